@@ -9,22 +9,28 @@ TOOLS := .tools
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Further words for the program that a target runs: make test ARGS='-k frontier -x'
 ARGS ?=
-# Tests at a time; files of tests are dealt out whole, and all that want Spark go to one worker.
-JOBS ?= 2
+# Tests at a time, twice as many as a small machine has cores, as many of them wait for something;
+# files of tests are dealt out whole, and all that want Spark go to one worker.
+JOBS ?= 4
+# Long tests keep the processor busy, so fewer run at a time.
+LONG_JOBS ?= 2
 SEEDS ?= 10000
 SIM_SEEDS ?= 100000
+FUZZ_SECONDS ?= 3600
 # Folders whose tests start processes, or Java; test-fast leaves them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
 # Folders whose tests run on compiled code as well.
-COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database region resp scenario sim)
+# Those of the sources and of the tests themselves.
+HOUSE_TESTS := $(wildcard tests/test_*.py) tests/mutations
+COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database fuzz region resp scenario sim)
 
 # On each other Python those that show what mypyc makes of the code; the rest has no reason to differ.
 PYTHONS_COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database scenario)
 
 # PySpark as old as pyproject.toml allows, in an environment that has the rest of $(VENV), and the
 # tests that show what it makes of the data source and archives.
-SPARK_OLDEST := $(shell sed -n 's/.*"pyspark>=\([0-9.]*\)".*/\1/p' pyproject.toml)
+SPARK_OLDEST := $(shell sed -n 's/.*"pyspark>=\([0-9.]*\)[,"].*/\1/p' pyproject.toml)
 SPARK_OLDEST_VENV := $(VENV)-spark-$(SPARK_OLDEST)
 SPARK_OLDEST_STAMP := $(SPARK_OLDEST_VENV)/.installed
 SPARK_OLDEST_TESTS := $(addprefix tests/spark/test_,entries.py stream_offsets.py unlimited_reader.py \
@@ -41,17 +47,24 @@ COMPILE_STAMP := $(VENV)/.installed-compile
 IREDIS_STAMP := $(TOOLS)/iredis/.installed
 CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
+JEDIS_STAMP := $(TOOLS)/jedis/.installed
+KUBERNETES_STAMP := $(TOOLS)/kubernetes-validate/.installed
+# For each Python the same one.
+HELM := $(TOOLS)/helm/bin/helm
 GO_REDIS_TESTS := $(TOOLS)/go-redis-tests/bin/go-redis-tests
 GO_TOOLS := $(BIN)/toxiproxy-server $(GO_REDIS_TESTS)
-# Built for `make test` where Go and npm are found; without them the tests that need these programs
-# are skipped, and say so.
-BUILT_TOOLS := $(if $(shell command -v go),$(GO_TOOLS)) $(if $(shell command -v npm),$(NODE_STAMP))
+# Built for `make test` where Go, npm and Java are found; without them the tests that need these
+# programs are skipped, and say so.
+BUILT_TOOLS := $(if $(shell command -v go),$(GO_TOOLS)) $(if $(shell command -v npm),$(NODE_STAMP)) \
+	$(if $(shell command -v java),$(JEDIS_STAMP))
 GENERATED := crdtstream/v1/effects_pb2.py
-FORMATTED := $(wildcard crdtstream tests tools benchmarks)
-WORKERS := $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
+FORMATTED := $(wildcard crdtstream tests tools benchmarks deploy)
+workers = $(if $(filter-out 1,$(1)),-n $(1) --dist loadfile --no-loadscope-reorder)
+WORKERS := $(call workers,$(JOBS))
+LONG_WORKERS := $(call workers,$(LONG_JOBS))
 
 .DEFAULT_GOAL := help
-.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python test-spark-oldest wheel test-wheel check format proto docs tools bench bench-storage bench-pipeline soak clean
+.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python test-spark-oldest wheel test-wheel check format proto docs site tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -71,16 +84,16 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 	$(BIN)/crdtstream pipeline demo $(ARGS)
 
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
-	$(BIN)/python -m pytest -m "not soak and not long" --durations 20 $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -m "not soak and not long and not house" --durations 20 $(WORKERS) $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions
-	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(WORKERS) $(ARGS)
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
+	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(LONG_WORKERS) $(ARGS)
 
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
 	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
 
 test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
-	$(BIN)/python -m pytest -q -m "not soak and not long and not live" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
+	$(BIN)/python -m pytest -q -m "not soak and not long and not live and not house" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
 	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
@@ -105,7 +118,7 @@ wheel: $(COMPILE_STAMP) $(GENERATED)  ## a compiled wheel for this Python, in di
 test-wheel: wheel  ## install the wheel in a fresh environment, and ask a node of it
 	$(BIN)/python tools/try_wheel.py "$$(ls -t dist/*.whl | head -n 1)"
 
-check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, generated code
+check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, words, planted bugs that fit, generated code
 	$(BIN)/ruff format --check $(FORMATTED)
 	$(BIN)/ruff check $(FORMATTED)
 	$(BIN)/mypy
@@ -114,9 +127,11 @@ check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, 
 	$(BIN)/python tools/semantics.py --check
 	$(BIN)/python tools/drills.py --check
 	$(BIN)/python tools/metrics.py --check
+	$(BIN)/python tools/logs.py --check
+	$(BIN)/python tools/dependencies.py --check
 	$(BIN)/crdtstream scenario lint scenarios
 	$(BIN)/crdtstream drill lint scenarios/drills
-	$(BIN)/python -m pytest -q tests/test_layers.py
+	$(BIN)/python -m pytest -q -m "house and not soak" --durations 5 $(WORKERS) $(HOUSE_TESTS)
 
 format: $(DEV_STAMP)  ## bring the sources into shape
 	$(BIN)/ruff format $(FORMATTED)
@@ -130,9 +145,14 @@ docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 	$(BIN)/python tools/semantics.py
 	$(BIN)/python tools/drills.py
 	$(BIN)/python tools/metrics.py
+	$(BIN)/python tools/logs.py
+	$(BIN)/python tools/dependencies.py
 	$(BIN)/python -m benchmarks --pages
 
-tools: $(GO_TOOLS) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP)  ## programs that some tests drive (wants Go, npm)
+site: $(DEV_STAMP)  ## the documentation as a site in site/, for any web server; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml $(ARGS)
+
+tools: $(GO_TOOLS) $(HELM) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP) $(JEDIS_STAMP) $(KUBERNETES_STAMP)  ## programs that some tests drive (wants Go, npm, Java)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## speed beside redis-server and nats-server, in one run (ARGS='--part xadd')
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -143,11 +163,11 @@ bench-storage: $(DEV_STAMP) $(GENERATED)  ## memory, disk and restarts beside re
 bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), planted bugs
-	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), fuzzing (FUZZ_SECONDS=3600 for each surface), planted bugs
+	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) CRDTSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m soak $(ARGS)
 
 clean:  ## remove what make made; data folders stay
-	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -191,12 +211,25 @@ $(CHAOS_STAMP): | $(BIN)/python
 		'chaostoolkit==1.19.0' 'chaostoolkit-toxiproxy==0.3.1'
 	@touch $@
 
+# The schemas of Kubernetes, to which the chart is compared.
+$(KUBERNETES_STAMP): | $(BIN)/python
+	$(BIN)/python -m venv $(TOOLS)/kubernetes-validate
+	$(TOOLS)/kubernetes-validate/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
+		'kubernetes-validate==1.37.0'
+	@touch $@
+
 # Clients for Node.js; the copies keep what npm writes out of the sources.
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
 	tools/node_clients.sh $@ $^
 
 $(BIN)/toxiproxy-server: | $(BIN)/python
 	tools/toxiproxy.sh $@
+
+$(HELM):
+	tools/helm.sh $@
+
+$(JEDIS_STAMP): $(wildcard tests/clients/java/*) | $(DEV_STAMP)
+	tools/jedis.sh $@ $(BIN)/python
 
 $(GO_REDIS_TESTS): $(wildcard tests/clients/go/*) | $(BIN)/python
 	tools/go_redis.sh $@

@@ -99,8 +99,8 @@ def _told(outcome: Outcome) -> str:
     lines = [
         f"\n{outcome.part}: {outcome.about}",
         (
-            f"{outcome.machine}, load {outcome.load:.1f}, version {outcome.version};"
-            f" × is the ratio to {outcome.reference}"
+            f"{outcome.machine}, load {outcome.load:.1f}, version {outcome.version}"
+            f"{outcome.legend()}"
         ),
         "",
         tables.text(list(tables.rows_of(outcome))),

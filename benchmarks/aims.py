@@ -1,4 +1,4 @@
-"""What is aimed at, and what was reached: a row for each aim, judged by recorded outcomes."""
+"""The aims, and the figures that were reached: a row for each aim, judged by recorded outcomes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Aim:
     peer: Callable[[Outcomes], str]
 
     def row(self, outcomes: Outcomes) -> tuple[str, str, str, str, str]:
-        """What, the peer's figure, the aim, what was measured, whether it is reached."""
+        """The figure's name, the peer's figure, the aim, the figure here, whether it is reached."""
         value = self.measured(outcomes)
         bound = f"{'≥' if self.at_least else '≤'} {self.bound:g} {self.unit}".rstrip()
         if value is None:
@@ -50,10 +50,12 @@ def shown(value: float) -> str:
     return f"{value:.3g}" if value < 1_000 else f"{value:,.0f}"
 
 
-def _ratio(part: str, case: str, figure: str) -> Callable[[Outcomes], float | None]:
+def _ratio(
+    part: str, case: str, figure: str, system: str = OURS
+) -> Callable[[Outcomes], float | None]:
     def measured(outcomes: Outcomes) -> float | None:
         outcome = outcomes.get(part)
-        return None if outcome is None else outcome.ratio(case, OURS, figure)
+        return None if outcome is None else outcome.ratio(case, system, figure)
 
     return measured
 
@@ -108,6 +110,18 @@ def _xadd() -> Iterator[Aim]:
                 _ratio("xadd", case, "rate_per_s"),
                 _peer("xadd", case, "rate_per_s", "/s"),
             )
+
+
+def _tls() -> Iterator[Aim]:
+    for pipeline, bound in ((1, 0.7), (16, 0.85)):
+        yield Aim(
+            f"XADD over TLS, 50 clients, everysec, -P {pipeline}: ratio to plain",
+            bound,
+            True,
+            "",
+            _ratio("tls", f"{OURS}, -P {pipeline}", "rate_per_s", "TLS"),
+            _peer("tls", f"Redis, -P {pipeline}", "rate_per_s", "/s", ("plain", "TLS")),
+        )
 
 
 def _regions() -> Iterator[Aim]:
@@ -284,6 +298,7 @@ def _others() -> Iterator[Aim]:
 
 AIMS: Final = (
     *_xadd(),
+    *_tls(),
     *_regions(),
     *_consume(),
     *_latency(),

@@ -1,4 +1,4 @@
-"""What stays of effects that come and go: three regions, memory and disk over millions of them.
+"""Traces of effects that come and go: three regions, memory and disk over millions of them.
 
     python -m benchmarks.churn [--effects 10000000] [--json FILE] [--plot FILE.svg]
     python -m benchmarks.churn --from FILE --plot FILE.svg
@@ -24,15 +24,16 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import redis
 
+from benchmarks.plots import lines
 from benchmarks.processes import machine
 from crdtstream.local_regions import LocalRegion, LocalRegions, Settings
+from crdtstream.page.plots import Series
 
 REGIONS: Final = 3
 BASE_PORT: Final = 21_600
@@ -165,7 +166,7 @@ def wait_until_level(writers: Sequence[Writer]) -> None:
 
 
 def _unstable(writer: Writer) -> int:
-    """What the region keeps only until it is causally stable."""
+    """Facts that the region keeps only until it is causally stable."""
     return _metric(writer.own, "crdtstream_tombstones") + _metric(writer.own, RECORDS)
 
 
@@ -263,64 +264,27 @@ HEADER: Final = (
     "| --- | --- | --- | --- | --- | --- | --- |"
 )
 
-WIDTH, HEIGHT, LEFT, TOP, GAP, BOTTOM = 720, 180, 60, 34, 60, 40
-SVG: Final = "http://www.w3.org/2000/svg"
-COLOURS: Final = ("#4269d0", "#efb118", "#ff725c")
-
 
 def plot(samples: Sequence[Sample], about: str) -> str:
     """Memory and folder of each region over the effects, as SVG."""
-    panels = [
-        ("resident memory, MiB", "rss_bytes"),
-        ("folder, MiB", "folder_bytes"),
-    ]
-    height = TOP + len(panels) * (HEIGHT + GAP) + BOTTOM
-    parts = [
-        f'<svg xmlns="{SVG}" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif"',
-        ' font-size="12">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="{LEFT}" y="20">{escape(about)}</text>',
-    ]
-    for at, (title, name) in enumerate(panels):
-        parts += _panel(samples, title, name, TOP + at * (HEIGHT + GAP) + 24)
-    for at in range(REGIONS):
-        x, y = LEFT + at * 110, height - 16
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="18" height="4" fill="{COLOURS[at]}"/>')
-        parts.append(f'<text x="{x + 24}" y="{y - 2}">region {at + 1}</text>')
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def _panel(samples: Sequence[Sample], title: str, name: str, top: int) -> list[str]:
-    values = [(one.region, one.effects, mib(getattr(one, name))) for one in samples]
-    across = max(effects for _, effects, _ in values)
-    highest = max(value for _, _, value in values) * 1.15
-    parts = [f'<text x="{LEFT}" y="{top - 6}" font-weight="bold">{escape(title)}</text>']
-
-    def x(effects: int) -> float:
-        return LEFT + effects / across * (WIDTH - LEFT - 20)
-
-    def y(value: float) -> float:
-        return top + HEIGHT - value / highest * HEIGHT
-
-    for step in range(5):
-        value = highest * step / 4
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(value):.1f}" y2="{y(value):.1f}"'
-            ' stroke="#ddd"/>'
-            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.0f}</text>'
-        )
-        effects = across * step // 4
-        parts.append(
-            f'<text x="{x(effects):.1f}" y="{top + HEIGHT + 16}" text-anchor="middle">'
-            f"{effects / 1e6:.1f} M effects</text>"
-        )
-    for region in range(1, REGIONS + 1):
-        points = " ".join(f"{x(e):.1f},{y(v):.1f}" for r, e, v in values if r == region)
-        colour = COLOURS[region - 1]
-        parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        )
-    return parts
+    panels = {"resident memory, MiB": "rss_bytes", "folder, MiB": "folder_bytes"}
+    regions = {
+        f"region {region}": [one for one in samples if one.region == region]
+        for region in range(1, REGIONS + 1)
+    }
+    return lines(
+        about,
+        # Thousands: of millions, labels would be those of hours.
+        [one.effects // 1_000 for one in samples if one.region == 1],
+        {
+            title: [
+                Series(region, [mib(getattr(one, name)) for one in found])
+                for region, found in regions.items()
+            ]
+            for title, name in panels.items()
+        },
+        lambda thousands, _: f"{thousands / 1e3:g} M effects",
+    )
 
 
 def main() -> None:

@@ -225,7 +225,7 @@ class Region:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long the work takes, in processor time."""
+    """Processor time that the work takes."""
     begun = time.process_time()
     work()
     return time.process_time() - begun

@@ -4,7 +4,7 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -62,16 +62,22 @@ def _command(program: str, settings: dict[str, Any]) -> list[str]:
 
 
 def start_redis_benchmark(
-    port: int, *, pipeline: int, requests: int, words: list[str], random_max: int = 1_000_000
+    port: int,
+    *,
+    pipeline: int,
+    requests: int,
+    words: list[str],
+    random_max: int = 1_000_000,
+    options: Sequence[str] = (),
 ) -> "subprocess.Popen[str]":
     """redis-benchmark with one command; ``__rand_int__`` in it is a random number."""
     command = ["redis-benchmark", "-p", str(port), "-c", str(CLIENTS), "-P", str(pipeline)]
-    command += ["-n", str(requests), "-r", str(random_max), "--csv", *words]
+    command += ["-n", str(requests), "-r", str(random_max), "--csv", *options, *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def benchmark_figures(process: "subprocess.Popen[str]") -> dict[str, float]:
-    """What redis-benchmark found, once it has ended.
+    """Figures of redis-benchmark, once it has ended.
 
     Raises:
         ChildProcessError: it failed.
@@ -93,9 +99,13 @@ def parse_benchmark(output: str) -> dict[str, float]:
     }
 
 
-def xadds(port: int, *, pipeline: int, requests: int, key: str) -> dict[str, float]:
-    """XADDs of a small entry, from 50 clients."""
+def xadds(
+    port: int, *, pipeline: int, requests: int, key: str, options: Sequence[str] = ()
+) -> dict[str, float]:
+    """XADDs of a small entry, from 50 clients; with further options of redis-benchmark."""
     words = ["XADD", key, "*", "field", "value:__rand_int__"]
     return benchmark_figures(
-        start_redis_benchmark(port, pipeline=pipeline, requests=requests, words=words)
+        start_redis_benchmark(
+            port, pipeline=pipeline, requests=requests, words=words, options=options
+        )
     )

@@ -1,4 +1,4 @@
-"""What an entry takes: in memory, warm, packed and on disk only; and what it costs to get there.
+"""Bytes that an entry takes: in memory, warm, packed and on disk only; and the cost to get there.
 
 python -m benchmarks.macro_nodes           times, and what Residency counts
 python -m benchmarks.macro_nodes memory    what the process holds (tracemalloc); times are longer
@@ -11,17 +11,16 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from zstandard import ZstdCompressor
-
-from crdtstream.core.digest import digest_key
 from crdtstream.core.fields import encode_fields
+from crdtstream.core.frames import FramePacker
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
-from crdtstream.core.state import State
+from crdtstream.core.whole.digest import digest_key
+from crdtstream.core.whole.state import State
 
 LEVELS = (1, 3, 6, 9)
 HEADS = 62_500
@@ -99,9 +98,9 @@ def measure(name: str, make: Callable[[random.Random, int], bytes], count: int) 
         f"  encode  slowest node {slowest * 1e3:.1f} ms                     {spent:5.0f} ns/entry"
     )
     for level in LEVELS:
-        compressor = ZstdCompressor(level=level, write_checksum=True)
+        packer = FramePacker(level=level, has_checksum=True)
         clock = time.perf_counter()
-        size = sum(len(compressor.compress(body)) for body in bodies)
+        size = sum(len(packer.pack(body)) for body in bodies)
         spent = (time.perf_counter() - clock) / count * 1e9
         print(
             f"  zstd level {level}: {size / count:8.1f} B on disk           {spent:5.0f} ns/entry"
@@ -129,7 +128,7 @@ def measure(name: str, make: Callable[[random.Random, int], bytes], count: int) 
 
 
 def restore() -> None:
-    """How long the macro nodes of 100 million entries take at a restart."""
+    """Time that the macro nodes of 100 million entries take at a restart."""
     limits = NodeLimits(entries_max=0, bytes_max=0)
     lane = Lane(RegionId(1), limits)
     heads = []

@@ -1,4 +1,4 @@
-"""What was measured: samples of interleaved rounds, their medians, spread and ratios.
+"""Measurements: samples of interleaved rounds, their medians, spread and ratios.
 
 A *sample* is one measurement: in this round, in this case of this part, this system had these
 figures.  Ratios are taken within a round, where both systems met the same noise of the machine;
@@ -92,6 +92,10 @@ class Outcome:
 
     def _of(self, case: str, system: str) -> list[Sample]:
         return [one for one in self.samples if one.case == case and one.system == system]
+
+    def legend(self) -> str:
+        """The end of a title, which names the system that ratios are to; empty: there are none."""
+        return f"; × is the ratio to {self.reference}" if self.reference else ""
 
     def to_json(self) -> dict[str, Any]:
         return {

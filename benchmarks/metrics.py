@@ -1,4 +1,4 @@
-"""What a scrape of a region with very many streams costs, and whether clients notice.
+"""Cost of a scrape of a region with very many streams, and whether clients notice.
 
     python -m benchmarks.metrics [--streams 100000] [--seconds 20]
 

@@ -58,7 +58,7 @@ class NatsPair:
         leaf.make_stream(MIRROR, mirror={"name": STREAM, "external": {"api": "$JS.hub.API"}})
 
     def mirrored(self) -> int:
-        """How many messages the mirror has; none if the leaf does not say."""
+        """Number of messages that the mirror has; none if the leaf does not say."""
         try:
             return NatsConnection(self.leaf_port).length(MIRROR)
         except (LoadError, OSError):

@@ -26,7 +26,7 @@ from crdtstream.core.ids import SEQ_STRIDE, Millis, RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.messages import Batches, Progress, Standing, Welcome
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.replication.wire import BatchPacker, decode_ack, decode_open, encode_response
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -129,7 +129,7 @@ class OriginService(rpc.ReplicationServicer):
 
 
 class _Taken:
-    """What the node says of itself, and that it has taken."""
+    """Figures that the node reports of itself, and that it has taken."""
 
     def __init__(self, region: RegionId, standing: Standing) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""Writes what was recorded into docs/performance.md and docs/scaling.md.
+"""Writes what was recorded into docs/performance.md, docs/scaling.md and docs/sizing.md.
 
 Outcomes are in benchmarks/results, a file for each part.  What stands between two comments is
 written by this program:
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks import plots, scaling, tables
+from benchmarks import plots, scaling, sizing, tables
 from benchmarks.aims import AIMS, Outcomes
 from benchmarks.measured import Outcome
 from benchmarks.parts.all import PARTS
@@ -22,7 +22,7 @@ from benchmarks.systems import TREE
 
 RESULTS: Final = TREE / "benchmarks" / "results"
 DRAWINGS: Final = TREE / "docs" / "performance"
-PAGES: Final = (TREE / "docs" / "performance.md", TREE / "docs" / "scaling.md")
+PAGES: Final = tuple(TREE / "docs" / name for name in ("performance.md", "scaling.md", "sizing.md"))
 NOTHING: Final = "Nothing is recorded yet: `make bench ARGS=--record`."
 
 _BLOCK: Final = re.compile(r"(<!-- (?P<name>[a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -35,7 +35,7 @@ def record(outcome: Outcome, folder: Path = RESULTS) -> None:
 
 
 def recorded(folder: Path = RESULTS) -> dict[str, Outcome]:
-    """What was recorded, in the order of the parts."""
+    """Recorded figures, in the order of the parts."""
     found = {}
     for name in PARTS:
         path = folder / f"{name}.json"
@@ -96,7 +96,7 @@ def _detail(outcome: Outcome) -> str:
         (
             f"{outcome.about} {outcome.machine}; load {outcome.load:.1f} at its start, version"
             f" {outcome.version}, medians of {rounds} {'round' if rounds == 1 else 'rounds'}"
-            f" (lowest … highest); × is the ratio to {outcome.reference}."
+            f" (lowest … highest){outcome.legend()}."
         ),
         *(f"{system} was left out: {why}." for system, why in outcome.skipped.items()),
         tables.markdown(list(tables.rows_of(outcome))),
@@ -115,10 +115,22 @@ def _entries(outcomes: Outcomes) -> str:
     return tables.markdown(rows) if rows else ""
 
 
+def _costs(outcomes: Outcomes) -> str:
+    rows = list(sizing.cost_rows(outcomes))
+    return tables.markdown(rows) if rows else ""
+
+
+def _sizes(outcomes: Outcomes) -> str:
+    rows = list(sizing.size_rows(outcomes))
+    return tables.markdown(rows) if rows else ""
+
+
 _BLOCKS: Final[dict[str, Callable[[Outcomes], str]]] = {
     "aims": _aims,
     "details": _details,
     "curves": _curves,
     "regions": _regions,
     "entries": _entries,
+    "message costs": _costs,
+    "sizes": _sizes,
 }

@@ -63,7 +63,7 @@ class Node:
 
 
 class Measured:
-    """What one way of reading took, over the rounds."""
+    """Times of one way of reading, over the rounds."""
 
     def __init__(self) -> None:
         self.rates: list[float] = []
@@ -83,7 +83,7 @@ class Measured:
 
 
 def read_by_xrange(node: Node) -> None:
-    """What a program without Spark would write."""
+    """Read as a program without Spark would."""
     last = b"-"
     while entries := node.client.xrange(STREAM, last, "+", count=XRANGE_COUNT):
         last = b"(" + entries[-1][0]
@@ -118,7 +118,7 @@ def read_by_stream(spark: "SparkSession", node: Node, folder: Path) -> None:
 
 
 def pings_while(node: Node, work: Callable[[], None]) -> list[float]:
-    """How long PINGs of another client took at the same time, in ms."""
+    """Time that PINGs of another client took at the same time, in ms."""
     taken: list[float] = []
     over = threading.Event()
 

@@ -15,16 +15,31 @@ from benchmarks.aims import shown
 from benchmarks.measured import Outcome, Spread
 from benchmarks.tables import title
 from crdtstream.page.markup import Markup, element
-from crdtstream.page.plots import round_step
+from crdtstream.page.plots import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Scale,
+    Series,
+    TickText,
+    grid,
+    line,
+    path_of,
+    time_labels,
+)
+from crdtstream.page.style import LIGHT
 
-WIDTH: Final = 720.0
-PANEL: Final = 200.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 30.0, 24.0
 LEGEND: Final = 22.0
-COLOURS: Final = ("#0072b2", "#d55e00", "#00845f", "#b3478a", "#a06c00")
-BACK, TEXT, GRID = "#ffffff", "#1c2127", "#dfe3e8"
-FONT: Final = "11px sans-serif"
-STEPS: Final = 4
+# The classes of a page's plots, for a file that has no page around it.
+STYLE: Final = (
+    "svg{font:11px sans-serif;fill:#1c2127}.back{fill:#fff}.grid{stroke:#dfe3e8}"
+    ".whisker{stroke:#1c2127}.end{text-anchor:end}.middle{text-anchor:middle}.title{font-weight:bold}"
+    + "".join(f".s{at}{{fill:{one};stroke:{one}}}" for at, one in enumerate(LIGHT))
+    + "path.line{fill:none;stroke-width:2}rect[class]{stroke:none}"
+)
 
 
 def drawing(outcome: Outcome, drawn: Sequence[str], curve: str) -> Markup:
@@ -36,35 +51,50 @@ def drawing(outcome: Outcome, drawn: Sequence[str], curve: str) -> Markup:
     panels = [
         _curve(outcome, figure, curve) if curve else _bars(outcome, figure) for figure in drawn
     ]
-    height = LEGEND + PANEL * len(panels)
-    placed = [
-        element("g", panel, transform=f"translate(0,{LEGEND + at * PANEL:g})")
-        for at, panel in enumerate(panels)
-    ]
+    return _whole(outcome.about, outcome.systems, panels)
+
+
+def lines(
+    about: str,
+    times: Sequence[float],
+    panels: dict[str, Sequence[Series]],
+    tick_text: TickText,
+) -> Markup:
+    """Panels by their titles, all of the same series, over times or what else grows."""
+    found = []
+    for words, series in panels.items():
+        scale = Scale.over(times, [value or 0.0 for one in series for value in one.values])
+        drawn = [line(scale, times, one, at) for at, one in enumerate(series)]
+        labels = time_labels(scale, HEIGHT - 8, tick_text)
+        found.append([_title(words), *grid(scale), *labels, *drawn])
+    return _whole(about, [one.name for one in next(iter(panels.values()))], found)
+
+
+def _whole(about: str, names: Sequence[str], panels: Sequence[Sequence[Markup]]) -> Markup:
+    height = LEGEND + HEIGHT * len(panels)
     return element(
         "svg",
-        element("title", outcome.about),
-        element("rect", width=WIDTH, height=height, fill=BACK),
-        _legend(outcome.systems),
-        placed,
+        element("title", about),
+        element("style", Markup(STYLE)),
+        element("rect", width=WIDTH, height=height, class_="back"),
+        _legend(names),
+        [
+            element("g", panel, transform=f"translate(0,{LEGEND + at * HEIGHT:g})")
+            for at, panel in enumerate(panels)
+        ],
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH:g} {height:g}",
         role="img",
-        style=f"font:{FONT};fill:{TEXT}",
     )
 
 
-def _legend(systems: Sequence[str]) -> list[Markup]:
+def _legend(names: Sequence[str]) -> list[Markup]:
     found, x = [], LEFT
-    for at, system in enumerate(systems):
-        found.append(element("rect", x=x, y=7.0, width=10.0, height=10.0, fill=_colour(at)))
-        found.append(element("text", system, x=x + 14, y=16.0))
-        x += 40 + 6.2 * len(system)
+    for at, name in enumerate(names):
+        found.append(element("rect", x=x, y=7.0, width=10.0, height=10.0, class_=f"s{at}"))
+        found.append(element("text", name, x=x + 14, y=16.0))
+        x += 40 + 6.2 * len(name)
     return found
-
-
-def _colour(at: int) -> str:
-    return COLOURS[at % len(COLOURS)]
 
 
 def _bars(outcome: Outcome, figure: str) -> list[Markup]:
@@ -76,24 +106,19 @@ def _bars(outcome: Outcome, figure: str) -> list[Markup]:
     }
     if not spreads:
         return []
-    step = round_step(max(one.high for one in spreads.values()) / STEPS or 1.0)
-    count = math.ceil(max(one.high for one in spreads.values()) / step) or 1
-    floor = PANEL - BOTTOM
-
-    def y(value: float) -> float:
-        return floor - value / (count * step) * (floor - TOP)
-
-    marks = _grid(figure, [at * step for at in range(count + 1)], y)
     room = (WIDTH - LEFT - RIGHT) / len(outcome.cases)
     width = room * 0.8 / len(outcome.systems)
+    scale = Scale.over([], [one.high for one in spreads.values()])
+    floor = HEIGHT - BOTTOM
+    marks = [_title(title(figure)), *grid(scale, value_text=shown)]
     for place, case in enumerate(outcome.cases):
         left = LEFT + place * room
-        marks.append(_label(case, left + room / 2, PANEL - 8, anchor="middle"))
+        marks.append(_below(case, left + room / 2))
         for at, system in enumerate(outcome.systems):
             if (spread := spreads.get((case, system))) is None:
                 continue
             x = left + room * 0.1 + at * width
-            top = y(spread.median)
+            top = scale.y(spread.median)
             marks.append(
                 element(
                     "rect",
@@ -102,68 +127,56 @@ def _bars(outcome: Outcome, figure: str) -> list[Markup]:
                     y=top,
                     width=width * 0.9,
                     height=max(0.5, floor - top),
-                    fill=_colour(at),
+                    class_=f"s{at}",
                 )
             )
-            marks.append(_whisker(x + width * 0.45, spread, y))
+            marks.append(_whisker(x + width * 0.45, spread, scale.y))
     return marks
 
 
 def _curve(outcome: Outcome, figure: str, axis: str) -> list[Markup]:
+    # A point at 0 stands where 1 would; no curve has both.
+    along = {case: math.log10(max(1.0, float(case))) for case in outcome.cases}
     points = {
         system: [
-            (float(case), spread)
-            for case in outcome.cases
+            (x, spread)
+            for case, x in along.items()
             if (spread := outcome.spread(case, system, figure)) is not None
         ]
         for system in outcome.systems
     }
-    values = [value for line in points.values() for _, one in line for value in (one.low, one.high)]
-    positive = [value for value in values if value > 0]
+    spreads = [spread for found in points.values() for _, spread in found]
+    positive = [value for one in spreads for value in (one.low, one.high) if value > 0]
     if not positive:
         return []
     low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
-    high = max(high, low + 1)
-    floor = PANEL - BOTTOM
-    along = sorted({x for line in points.values() for x, _ in line})
-    # A point at 0 stands where 1 would; no curve has both.
-    logs = [math.log10(max(1.0, x)) for x in along]
-    span = (logs[-1] - logs[0]) or 1.0
-
-    def x_of(value: float) -> float:
-        share = (math.log10(max(1.0, value)) - logs[0]) / span
-        return LEFT + 10 + share * (WIDTH - LEFT - RIGHT - 40)
+    first, last = min(along.values()), max(along.values())
+    edge = (last - first) * 0.04
+    scale = Scale(first - edge, last + edge, low, max(high, low + 1), 1.0)
 
     def y(value: float) -> float:
-        share = (math.log10(max(value, 10.0**low)) - low) / (high - low)
-        return floor - share * (floor - TOP)
+        return scale.y(math.log10(max(value, 10.0**low)))
 
-    marks = _grid(figure, [10.0**at for at in range(low, high + 1)], y)
-    marks += [_label(shown(x), x_of(x), PANEL - 8, anchor="middle") for x in along]
-    marks.append(_label(axis, WIDTH - RIGHT, TOP - 10, anchor="end"))
-    for at, line in enumerate(points.values()):
-        if not line:
-            continue
-        path = "M" + "L".join(f"{x_of(x):.1f},{y(one.median):.1f}" for x, one in line)
-        marks.append(element("path", d=path, fill="none", stroke=_colour(at), stroke_width=2.0))
-        for x, one in line:
-            marks.append(element("circle", cx=x_of(x), cy=y(one.median), r=3.0, fill=_colour(at)))
-            marks.append(_whisker(x_of(x), one, y))
+    marks = [_title(title(figure)), *grid(scale, value_text=lambda power: shown(10.0**power))]
+    marks += [_below(shown(float(case)), scale.x(x)) for case, x in along.items()]
+    marks.append(element("text", axis, x=WIDTH - RIGHT, y=TOP - 5, class_="end"))
+    for at, found in enumerate(points.values()):
+        path = path_of([(scale.x(x), y(one.median)) for x, one in found])
+        marks.append(element("path", d=path, class_=f"line s{at}"))
+        for x, one in found:
+            cx, cy = scale.x(x), y(one.median)
+            marks.append(element("circle", cx=cx, cy=cy, r=3.0, class_=f"s{at}"))
+            marks.append(_whisker(cx, one, y))
     return marks
 
 
-def _grid(figure: str, values: Sequence[float], y: Callable[[float], float]) -> list[Markup]:
-    marks = [_label(title(figure), 4.0, TOP - 10, anchor="start", weight="bold")]
-    for value in values:
-        at = y(value)
-        marks.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, stroke=GRID))
-        marks.append(_label(shown(value), LEFT - 6, at + 4, anchor="end"))
-    return marks
+def _title(words: str) -> Markup:
+    return element("text", words, x=LEFT, y=TOP - 5, class_="title")
+
+
+def _below(words: str, x: float) -> Markup:
+    return element("text", words, x=x, y=HEIGHT - 8, class_="middle")
 
 
 def _whisker(x: float, spread: Spread, y: Callable[[float], float]) -> Markup:
-    return element("line", x1=x, x2=x, y1=y(spread.low), y2=y(spread.high), stroke=TEXT)
-
-
-def _label(words: str, x: float, y: float, *, anchor: str, weight: str | None = None) -> Markup:
-    return element("text", words, x=x, y=y, text_anchor=anchor, font_weight=weight)
+    return element("line", x1=x, x2=x, y1=y(spread.low), y2=y(spread.high), class_="whisker")

@@ -1,4 +1,4 @@
-"""What the system says of processes and of this machine: processor time, memory, free ports."""
+"""Figures of the system on processes and of this machine: processor time, memory, free ports."""
 
 import os
 import platform
@@ -57,7 +57,7 @@ def main_thread_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """What the process holds in memory now (VmRSS)."""
+    """Bytes that the process holds in memory now (VmRSS)."""
     return _status_kib(Path(f"/proc/{pid}/status").read_text(), "VmRSS") << 10
 
 

@@ -10,12 +10,13 @@ What a node holds when the queues are empty must not grow.
 import tempfile
 import time
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from benchmarks.nodes import RESP_PORT, RegionNode
+from benchmarks.plots import lines
+from crdtstream.page.plots import Series
 
 HOURS: Final = 12
 SAMPLES_AN_HOUR: Final = 3
@@ -27,6 +28,7 @@ BURST: Final = 5
 SETTINGS: Final[dict[str, object]] = {"checkpoint_interval_s": 3, "checkpoint_log_bytes": 2 << 20}
 GROUP: Final = "workers"
 MIB: Final = 1 << 20
+HOUR_MS: Final = 3_600_000
 
 
 class Queues:
@@ -80,7 +82,7 @@ class Queues:
 
 
 def queues(messages: int) -> list[dict[str, object]]:
-    """What a node holds of queues that are empty, over twelve hours' worth of jobs."""
+    """Memory of a node with queues that are empty, over twelve hours' worth of jobs."""
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="crdtstream-queues-") as folder:
         node = RegionNode(Path(folder), port=RESP_PORT, **SETTINGS)
@@ -126,53 +128,9 @@ def _look(node: RegionNode, hours: float, jobs: int) -> dict[str, object]:
     }
 
 
-# --- The plot -----------------------------------------------------------------------------------
-
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 240, 60, 50, 70
-SVG: Final = "http://www.w3.org/2000/svg"
-FONT: Final = 'font-family="sans-serif" font-size="12"'
-LINES: Final = (
-    ("RSS, MiB", "#4269d0"),
-    ("used_memory, MiB", "#efb118"),
-    ("folder, MiB", "#3ca951"),
-    ("overhead, MiB", "#ff725c"),
-)
-
-
 def plot(rows: Sequence[dict[str, Any]], about: str) -> str:
     """Memory and folder over the hours, as SVG."""
-    highest: float = 1.15 * max(row[name] for row in rows for name, _ in LINES)
-    height = TOP + HEIGHT + BOTTOM
-
-    def x(hours: float) -> float:
-        return LEFT + hours / HOURS * (WIDTH - LEFT - 20)
-
-    def y(value: float) -> float:
-        return TOP + HEIGHT - value / highest * HEIGHT
-
-    parts = [
-        f'<svg xmlns="{SVG}" viewBox="0 0 {WIDTH} {height}" {FONT}>',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="{LEFT}" y="20">{escape(about)}</text>',
-    ]
-    for step in range(5):
-        value = highest * step / 4
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(value):.1f}" y2="{y(value):.1f}"'
-            ' stroke="#ddd"/>'
-            f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.0f}</text>'
-        )
-    bottom = TOP + HEIGHT + 18
-    parts += [
-        f'<text x="{x(hours):.1f}" y="{bottom}" text-anchor="middle">{hours} h</text>'
-        for hours in range(0, HOURS + 1, 3)
-    ]
-    for at, (name, colour) in enumerate(LINES):
-        points = " ".join(f"{x(row['hours']):.1f},{y(row[name]):.1f}" for row in rows)
-        left, top = LEFT + at * 160, TOP + HEIGHT + 48
-        parts += [
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<rect x="{left}" y="{top - 9}" width="18" height="4" fill="{colour}"/>',
-            f'<text x="{left + 24}" y="{top - 2}">{escape(name)}</text>',
-        ]
-    return "\n".join([*parts, "</svg>", ""])
+    names = ("RSS, MiB", "used_memory, MiB", "folder, MiB", "overhead, MiB")
+    hours = [row["hours"] * HOUR_MS for row in rows]
+    series = [Series(name, [row[name] for row in rows]) for name in names]
+    return lines(about, hours, {"memory and folder": series}, lambda at, _: f"{at / HOUR_MS:g} h")

@@ -1,6 +1,7 @@
-"""What entries take in memory and on disk, and what a restart costs; redis-server beside it.
+"""Bytes of entries in memory and on disk, and what a restart costs; redis-server beside it.
 
-    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [streams] [huge] [queues]
+    python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [streams] [deleted]
+        [huge] [queues]
         [--entries 1000000] [--huge 20000000] [--jobs 500000] [--streams 100000]
         [--json FILE] [--plot FILE.svg]
 
@@ -49,6 +50,8 @@ OTHER_PORT: Final = 17_431
 TAIL_ENTRIES: Final = 100_000
 # Entries of one measurement beside a checkpoint.
 WRITTEN: Final = 10_000
+# Until a node has compared its account with what the system counts.
+SETTLED_SECONDS: Final = 12.0
 
 
 @contextmanager
@@ -257,6 +260,36 @@ def streams(count: int) -> list[dict[str, object]]:
     return rows
 
 
+def deleted(count: int) -> list[dict[str, object]]:
+    """Memory in use after small streams are deleted while a checkpoint is under way."""
+    with region_node() as node:
+        node.client.config_set("maxmemory", str(1 << 30))
+        time.sleep(SETTLED_SECONDS)
+        start = node.client.info("memory")["used_memory"]
+        keys = [b"stream:%d" % n for n in range(count)]
+        for first in range(0, count, PIPELINED):
+            pipe = node.client.pipeline(transaction=False)
+            for key in keys[first : first + PIPELINED]:
+                pipe.xadd(key, {"field": "value"})
+            pipe.execute()
+        time.sleep(SETTLED_SECONDS)
+        made = node.client.info("memory")["used_memory"]
+        node.client.bgsave()
+        for first in range(0, count, PIPELINED):
+            node.client.delete(*keys[first : first + PIPELINED])
+        node.checkpoint()
+        time.sleep(SETTLED_SECONDS)
+        left = node.client.info("memory")["used_memory"]
+    return [
+        {
+            "streams": count,
+            "at the start, MiB": round(start / (1 << 20), 1),
+            "made, MiB": round(made / (1 << 20), 1),
+            "deleted, MiB": round(left / (1 << 20), 1),
+        }
+    ]
+
+
 # --- Output -------------------------------------------------------------------------------------
 
 
@@ -275,13 +308,16 @@ def main() -> None:
         "restart": restart,
         "checkpoint": checkpoint,
         "streams": streams,
+        "deleted": deleted,
         "huge": huge,
         "queues": queues,
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--huge", type=int, default=20_000_000, help="entries of the large stream")
-    parser.add_argument("--streams", type=int, default=100_000, help="of the part streams")
+    parser.add_argument(
+        "--streams", type=int, default=100_000, help="of the parts streams and deleted"
+    )
     parser.add_argument("--jobs", type=int, default=500_000, help="of the queues")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
     parser.add_argument("--plot", type=Path, help="where a plot of the queues goes, as SVG")
@@ -295,6 +331,7 @@ def main() -> None:
     found: dict[str, object] = {"machine": machine(), "load": os.getloadavg()[0]}
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}")
     sizes = {"huge": options.huge, "queues": options.jobs, "streams": options.streams}
+    sizes["deleted"] = options.streams
     for name in wanted:
         rows = parts[name](sizes.get(name, options.entries))
         found[name] = rows

@@ -31,7 +31,7 @@ from benchmarks.processes import (
 )
 from crdtstream import compiled
 from crdtstream.core.ids import RegionId
-from crdtstream.local_regions import LocalRegions, Settings
+from crdtstream.local_regions import LocalRegions, Settings, node_by
 from crdtstream.settings import GRPC_PORT_BASE, HTTP_PORT_BASE, RESP_PORT_BASE
 
 TREE: Final = Path(__file__).resolve().parent.parent
@@ -178,7 +178,9 @@ class RedisNodes:
             self.stop(node)
 
 
-def redis_servers(fsync: str = "everysec", *, replicas: int = 0) -> Starter:
+def redis_servers(
+    fsync: str = "everysec", *, replicas: int = 0, options: Sequence[str] = ()
+) -> Starter:
     """A redis-server with its append-only file, and replicas that have one too."""
 
     @contextmanager
@@ -189,7 +191,7 @@ def redis_servers(fsync: str = "everysec", *, replicas: int = 0) -> Starter:
             own = folder / str(port)
             own.mkdir()
             replica_of = [] if port == first else ["--replicaof", HOST, str(first)]
-            commands.append(redis_command(own, port, fsync) + replica_of)
+            commands.append([*redis_command(own, port, fsync), *replica_of, *options])
         nodes = RedisNodes(commands)
         try:
             for node, port in enumerate(ports):
@@ -206,7 +208,7 @@ def redis_servers(fsync: str = "everysec", *, replicas: int = 0) -> Starter:
 
 
 def is_linked(system: System, replica: int) -> bool:
-    """Whether the replica hears its master."""
+    """True if the replica hears its master."""
     link: str = system.client(replica).info("replication")["master_link_status"]
     return link == "up"
 
@@ -282,7 +284,7 @@ def regions(
             settings=given,
             ways=ways,
             environment=environment,
-            python=python,
+            node=None if python is None else node_by(python),
         )
         try:
             local.start_all()

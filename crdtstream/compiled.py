@@ -1,16 +1,16 @@
-"""Whether this process runs compiled code, or the sources as they stand.
+"""Choice between compiled code and the plain sources, at the start of a process.
 
-mypyc makes C of the sources in ``PACKAGES``; it means the same and takes less time.  A wheel has
-the compiled modules beside their sources, where Python prefers them by itself.  In a source tree
-they stand apart, in a folder whose name is the fingerprint of the sources that they were made of:
+mypyc compiles the sources in ``PACKAGES`` to C, which does the same faster.  A wheel has the
+compiled modules beside their sources, where Python prefers them by itself.  In a source tree they
+are kept apart, in a folder whose name is the fingerprint of the sources that they were made from:
 
     .fast/3f0c9a…/crdtstream/core/ids.cpython-311-x86_64-linux-gnu.so
     .fast/3f0c9a…/crdtstream__mypyc.cpython-311-x86_64-linux-gnu.so     the code of them all
 
-``make fast`` makes that folder.  A source that changed has another fingerprint, of which there is
-no folder, and the sources run: what is compiled is used as a whole and is never out of date.
+``make fast`` makes that folder.  If a source changes, the fingerprint changes too and has no
+folder, so the sources run.  Compiled code is used as a whole and is never out of date.
 
-``CRDTSTREAM_PURE=1`` in the environment has the sources run in either case.
+With ``CRDTSTREAM_PURE=1`` in the environment the sources always run.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ from types import ModuleType
 from typing import Final
 
 PACKAGE: Final = Path(__file__).resolve().parent
-# Where the compiled modules of a source tree are, a folder for each state of the sources.
+# The compiled modules of a source tree are here, in a folder for each state of the sources.
 BUILDS: Final = PACKAGE.parent / ".fast"
-# What says how they are made; it is there in a source tree only.
+# The program that makes them; it exists in a source tree only.
 BUILDER: Final = PACKAGE.parent / "tools" / "fast.py"
 
-# What is compiled, but for what ``tools/fast.py`` leaves out.  Nothing in here waits: it is all
-# called by the event loop, for every command, effect and reply.
+# The compiled packages, except what ``tools/fast.py`` leaves out.  Nothing in here waits: it is
+# all called by the event loop, for every command, effect and reply.
 PACKAGES: Final = ("core", "commands", "database", "region", "resp")
 
 # Of this Python, and of no other: ".cpython-311-x86_64-linux-gnu.so".
@@ -49,13 +49,13 @@ _ONE_OF_THEM: Final = "crdtstream.core.replica"
 
 
 def is_compiled() -> bool:
-    """Whether this process runs compiled code."""
+    """True if this process runs compiled code."""
     spec = find_spec(_ONE_OF_THEM)
     return spec is not None and str(spec.origin).endswith(SUFFIX)
 
 
 def how() -> str:
-    """``compiled`` or ``pure``, as INFO and ``--version`` tell it."""
+    """``compiled`` or ``pure``, as INFO and ``--version`` show it."""
     return "compiled" if is_compiled() else "pure"
 
 
@@ -74,7 +74,7 @@ def use(build: Path) -> None:
 
 
 def build_of_now() -> Path:
-    """Where the compiled modules of the sources as they are now belong, be they there or not."""
+    """Folder for the compiled modules of the present sources; it need not exist."""
     return BUILDS / _fingerprint()
 
 

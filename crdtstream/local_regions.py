@@ -2,15 +2,16 @@
 
     crdtstream-data/
         region-1.toml       settings, written at each start; what CONFIG REWRITE added is kept
-        region-1/           the region's log; what it has acknowledged
-        region-1.database   which database that is; it outlives the folder
+        region-1/           the region's log: all that it has acknowledged
+        region-1.database   names its database; it outlives the folder
+        certificates/       if they speak TLS (``local_certificates.py``)
         region-1.log        what the process prints
         lock                held while they run: one program at a time
 
-Every node holds the reading end of a pipe whose writing end is ours, as its standard input.
-However we end, kill -9 included, the pipe closes, and the nodes see it and stop.
+Every node has the reading end of a pipe as its standard input; this program has the writing end.
+When it ends, in any way, kill -9 included, the pipe closes, and the nodes notice it and stop.
 
-Always so: ports are checked before the first process starts, so that it is all regions or none.
+Always so: ports are checked before the first process starts, so that all regions start or none.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -30,9 +31,11 @@ from typing import IO, Any, Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from crdtstream.admin.client import AdminClient, AdminError
+from crdtstream.access.basic import NO_LOGIN, Login
+from crdtstream.admin.client import AdminClient, AdminError, channel_to
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.settings import (
+    DATABASE_ID_DEFAULT,
     ENV_PREFIX,
     GRPC_PORT_BASE,
     HOST_DEFAULT,
@@ -41,9 +44,9 @@ from crdtstream.settings import (
 )
 from crdtstream.v1 import admin_pb2
 
-# A long log takes its time to be replayed; a node that is still at it is waited for so long.
+# Replaying a long log takes time; a node that is still replaying is waited for this long.
 START_SECONDS_MAX: Final = 300.0
-# Longer than a node gives its clients to finish.
+# Longer than the time in which a node's clients may finish.
 STOP_SECONDS_MAX: Final = 15.0
 POLL_SECONDS: Final = 0.05
 # gRPC tries again a second after a node was not listening yet; nodes here start in half of that.
@@ -53,16 +56,31 @@ QUICK_TO_CONNECT: Final = (
 )
 LOG_LINES_SHOWN: Final = 15
 TOKEN_BYTES: Final = 32
-# Who stops in the middle of a join may go on later.
+# A join that is stopped in the middle may go on later.
 TOKEN_SECONDS: Final = 86_400.0
-# What differs from region to region must not come to all through the environment.
-_OWN_VARIABLES: Final = ("REGION", "DIR", "HOST", "RESP_PORT", "GRPC_PORT", "HTTP_PORT", "PEERS")
+# The folder of certificates within the folder of the regions (``local_certificates.py``).
+CERTIFICATES_FOLDER: Final = "certificates"
+# Settings that differ between regions must not come to all of them from the environment.
+_OWN_VARIABLES: Final = (
+    *("REGION", "DIR", "PEERS"),
+    *("HOST", "GRPC_HOST", "HTTP_HOST"),
+    *("RESP_PORT", "TLS_PORT", "GRPC_PORT", "HTTP_PORT"),
+)
+# The same of regions with certificates of their own.
+_TLS_VARIABLES: Final = (
+    *("TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_KEY_FILE_PASS_FILE", "TLS_CA_CERT_FILE"),
+    "TLS_REPLICATION",
+)
 
 SettingValue = str | int
 # A table of the file is a mapping.
 Settings = Mapping[str, SettingValue | Mapping[str, SettingValue]]
-# What the file of a region says of itself; all else is somebody's choice.
-OWN_KEYS: Final = ("region", "dir", "host", "resp_port", "grpc_port", "http_port", "peers")
+# Keys of a region's file that are about itself; all others are an operator's choice.
+OWN_KEYS: Final = (
+    *("region", "dir", "peers"),
+    *("host", "grpc_host", "http_host"),
+    *("resp_port", "tls_port", "grpc_port", "http_port"),
+)
 
 
 class LocalRegionsError(Exception):
@@ -71,7 +89,7 @@ class LocalRegionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LocalRegion:
-    """Where one region lives."""
+    """Ports, files and folder of one region."""
 
     region: RegionId
     resp_port: int
@@ -84,7 +102,7 @@ class LocalRegion:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of it is there but a token, with which it was to join."""
+        """True if nothing of it exists, except a token with which it was to join."""
         return self.token.exists() or not (self.config.exists() or self.data.exists())
 
     @property
@@ -144,23 +162,29 @@ def settings_text(
     settings: Settings,
     *,
     ways: Mapping[RegionId, str] | None = None,
+    tls: bool = False,
 ) -> str:
     """The TOML file of one of the regions.
 
-    What else stands in the file that is there, from CONFIG REWRITE or by hand, is kept, without
+    Other values in an existing file, from CONFIG REWRITE or by hand, are kept, without
     its comments.
 
     Args:
         settings: further keys.
         ways: addresses by which it reaches peers, where they are not the peers' own.
+        tls: its port for Redis clients speaks TLS, and no other one is there for them.
     """
+    ports = {"resp_port": own.resp_port, "tls_port": 0}
+    if tls:
+        ports = {"resp_port": 0, "tls_port": own.resp_port}
     # A JSON string or number is one of TOML too.
     lines = [
         "# Written by `crdtstream up` at each start; keys that it does not set itself are kept.",
         f"region = {own.region}",
         f"dir = {json.dumps(str(own.data))}",
         f"host = {json.dumps(HOST_DEFAULT)}",
-        f"resp_port = {own.resp_port}",
+        # Other versions may not know ports that are not there.
+        *(f"{key} = {port}" for key, port in ports.items() if tls or port),
         f"grpc_port = {own.grpc_port}",
         f"http_port = {own.http_port}",
     ]
@@ -177,6 +201,11 @@ def settings_text(
             address = (ways or {}).get(peer.region, peer.grpc_address)
             lines += [f"address = {json.dumps(address)}"]
     return "\n".join(lines) + "\n"
+
+
+def node_by(python: str | Path) -> tuple[str, ...]:
+    """The words that start a node by this Python, before its options."""
+    return (str(python), "-m", "crdtstream", "node")
 
 
 def _merged(*given: Settings) -> Settings:
@@ -211,7 +240,10 @@ class LocalRegions:
         ways: by (puller, peer) the address by which the one reaches the other, where it is not the
             peer's own.
         environment: further variables for the processes.
-        python: the program that runs them; None: the one that runs this.
+        node: the words that start a node, before its options; None: ``crdtstream node``, by the
+            Python that runs this.
+        tls: the ports for Redis clients and the gRPC ports speak mutual TLS, with certificates in
+            the folder; those that are missing are made.  Also if the folder has certificates.
 
     Raises:
         LocalRegionsError: the ports do not fit, or the folder is in use.
@@ -227,7 +259,8 @@ class LocalRegions:
         settings_of: Mapping[RegionId, Settings] | None = None,
         ways: Mapping[tuple[RegionId, RegionId], str] | None = None,
         environment: Mapping[str, str] | None = None,
-        python: Path | None = None,
+        node: Sequence[str] | None = None,
+        tls: bool = False,
     ) -> None:
         self.regions = layout(count, folder, base_port=base_port)
         self._folder, self._base_port = folder, base_port
@@ -235,9 +268,13 @@ class LocalRegions:
         self._settings_of = settings_of or {}
         self._ways = ways or {}
         self._environment = environment or {}
-        self._python = str(python or sys.executable)
+        self._node = node or node_by(sys.executable)
         self._processes: dict[RegionId, subprocess.Popen[bytes]] = {}
         self._lock = _lock(folder)
+        self._tls = tls or has_certificates(folder)
+        self._login = NO_LOGIN
+        # Those that have heard that they were removed.
+        self.removed: list[LocalRegion] = []
         new = [own for own in self.regions if own.is_new]
         # Those that are to join a database that is there.
         self._joining = new if len(new) < len(self.regions) else []
@@ -252,6 +289,8 @@ class LocalRegions:
             LocalRegionsError: a port is taken; nothing was started then.
         """
         _check_ports(self.regions)
+        if self._tls:
+            self._prepare_certificates()
         for own in self.regions:
             if own not in self._joining:
                 self.configure(own.region)
@@ -267,20 +306,54 @@ class LocalRegions:
         own = layout(len(self.regions) + 1, self._folder, base_port=self._base_port)[-1]
         self.regions.append(own)
         self._joining.append(own)
+        if self._tls:
+            self._prepare_certificates()
         return own
 
+    def _prepare_certificates(self) -> None:
+        """Make the certificates that are missing, and read the operator's.
+
+        Raises:
+            LocalRegionsError: they cannot be made, or used.
+        """
+        # Here, not above: regions without TLS start faster without it.
+        from crdtstream.certificates.errors import CertificateError
+        from crdtstream.local_certificates import make_certificates, operator_certificates
+
+        regions = [own.region for own in self.regions]
+        try:
+            root = self._certificates_folder
+            make_certificates(root, regions, database_id=self._database_id, host=HOST_DEFAULT)
+            self._login = Login(certificates=operator_certificates(root))
+        except CertificateError as error:
+            raise LocalRegionsError(str(error)) from error
+
+    @property
+    def _database_id(self) -> str:
+        """As the nodes find it: in the environment, in what this program writes, in their files."""
+        name = f"{ENV_PREFIX}DATABASE_ID"
+        kept = dict(_kept(self.regions[0].config, OWN_KEYS))
+        found = (
+            self._environment.get(name),
+            os.environ.get(name),
+            self._settings.get("database_id"),
+            kept.get("database_id"),
+        )
+        return str(next((one for one in found if one), DATABASE_ID_DEFAULT))
+
     def join(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Have the new regions join, one after the other; False if ``stop`` said to give up.
+        """Have the new regions join, one after the other; False if ``stop`` ended it.
 
         Raises:
             LocalRegionsError: one cannot; the others run.
         """
         for own in list(self._joining):
-            with AdminClient(self.regions[0].grpc_address) as client:
+            with self.client(self.regions[0]) as client:
                 self._let_in(client, own)
                 self.configure(own.region)
                 address = self.regions[0].grpc_address
-                self.start(own.region, "--join", address, "--token-file", str(own.token))
+                files = self._files_to_join(own) if self._tls else []
+                self.start(own.region, "--join", address, "--token-file", str(own.token), *files)
                 deadline = time.monotonic() + START_SECONDS_MAX
                 while not _is_active(client, own.region):
                     if stop():
@@ -290,6 +363,42 @@ class LocalRegions:
             own.token.unlink()
             self._joining.remove(own)
         return True
+
+    def _tls_settings(self, region: RegionId) -> Settings:
+        from crdtstream.local_certificates import settings_of
+
+        return settings_of(self._certificates_folder, region)
+
+    @property
+    def client_options(self) -> list[str]:
+        """Options of redis-cli that name a certificate; none without TLS."""
+        if not self._tls:
+            return []
+        from crdtstream.local_certificates import operator_paths
+
+        paths = operator_paths(self._certificates_folder)
+        files = ["--cacert", paths.ca, "--cert", paths.certificate, "--key", paths.key]
+        # As the folder was given: short enough to be read.
+        start, given = str(self._folder.absolute()), str(self._folder)
+        return ["--tls", *(str(one).replace(start, given, 1) for one in files)]
+
+    @property
+    def _certificates_folder(self) -> Path:
+        return self._folder / CERTIFICATES_FOLDER
+
+    def client(self, own: LocalRegion) -> AdminClient:
+        """A client of one of the regions.
+
+        Raises:
+            AdminError: over TLS: it does not answer, or has another certificate.
+        """
+        return AdminClient(own.grpc_address, login=self._login, region=own.region)
+
+    def _files_to_join(self, own: LocalRegion) -> list[str]:
+        """Options of ``crdtstream node --join`` that name the certificate of the region."""
+        files = self._tls_settings(own.region)
+        keys = ("tls_cert_file", "tls_key_file", "tls_ca_cert_file")
+        return [word for key in keys for word in (f"--{key.replace('_', '-')}", str(files[key]))]
 
     def _let_in(self, client: AdminClient, own: LocalRegion) -> None:
         """Have the region added, and its token written.
@@ -326,11 +435,17 @@ class LocalRegions:
     def configure(self, region: RegionId, settings: Settings | None = None) -> None:
         """Write the region's settings; ``settings`` beat those that were given for it before."""
         own = self._of(region)
-        given = _merged(self._settings, self._settings_of.get(region, {}), settings or {})
+        given = _merged(
+            self._settings,
+            self._tls_settings(region) if self._tls else {},
+            self._settings_of.get(region, {}),
+            settings or {},
+        )
         ways = {peer: way for (puller, peer), way in self._ways.items() if puller == region}
         # A region that joins is no peer before it is a member; then the folder says where it is.
         regions = [one for one in self.regions if one is own or one not in self._joining]
-        own.config.write_text(settings_text(own, regions, given, ways=ways))
+        text = settings_text(own, regions, given, ways=ways, tls=self._tls)
+        own.config.write_text(text)
 
     def start(self, region: RegionId, *options: str) -> None:
         """Start one region, with the settings and the data that are in the folder.
@@ -340,9 +455,9 @@ class LocalRegions:
         """
         assert region not in self._processes or self._processes[region].poll() is not None
         own = self._of(region)
-        command = [self._python, "-m", "crdtstream", "node", "--stop-at-end-of-input"]
-        command += ["--config", str(own.config), *options]
-        own_variables = {f"{ENV_PREFIX}{name}" for name in _OWN_VARIABLES}
+        command = [*self._node, "--stop-at-end-of-input", "--config", str(own.config), *options]
+        names = (*_OWN_VARIABLES, *(_TLS_VARIABLES if self._tls else ()))
+        own_variables = {f"{ENV_PREFIX}{name}" for name in names}
         environment = {
             **{name: value for name, value in os.environ.items() if name not in own_variables},
             **self._environment,
@@ -359,22 +474,35 @@ class LocalRegions:
             )
 
     def wait_until_healthy(self, *, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until every region answers its health check; False if ``stop`` said to give up.
+        """Wait until every region answers its health check; False if ``stop`` ended it.
+
+        One that hears that it was removed never will, and is not waited for.
 
         Raises:
-            LocalRegionsError: a process ended, or time is over.
+            LocalRegionsError: a process ended, or the time has expired.
         """
         deadline = time.monotonic() + START_SECONDS_MAX
         for own in self.regions:
             if own.region not in self._processes:
                 continue
-            with grpc.insecure_channel(own.grpc_address, QUICK_TO_CONNECT) as channel:
+            address, login = own.grpc_address, self._login
+            with channel_to(address, login, own.region, QUICK_TO_CONNECT) as channel:
                 while not _is_serving(channel):
+                    if self._is_removed(own):
+                        self.removed.append(own)
+                        break
                     if stop():
                         return False
                     self._check_is_starting(own, deadline)
                     time.sleep(POLL_SECONDS)
         return True
+
+    def _is_removed(self, own: LocalRegion) -> bool:
+        try:
+            with self.client(own) as client:
+                return client.status().member_status == admin_pb2.MemberStatus.Status.REMOVED
+        except AdminError:
+            return False
 
     def _check_is_starting(self, own: LocalRegion, deadline: float) -> None:
         for region, status in self.ended().items():
@@ -432,6 +560,11 @@ class LocalRegions:
         return self.regions[region - 1]
 
 
+def has_certificates(folder: Path) -> bool:
+    """True if the regions in this folder speak TLS."""
+    return (folder / CERTIFICATES_FOLDER).exists()
+
+
 def admin_addresses(folder: Path) -> list[str]:
     """The gRPC addresses of the regions whose settings are in ``folder``, by region."""
     found = sorted(folder.glob("region-*.toml"), key=lambda path: (len(path.name), path.name))
@@ -474,7 +607,7 @@ def _check_ports(regions: Iterable[LocalRegion]) -> None:
         ]
     if taken:
         raise LocalRegionsError(
-            f"{'; '.join(taken)}: stop what listens there (ss -ltnp tells),"
+            f"{'; '.join(taken)}: stop what listens there (ss -ltnp shows it),"
             " or choose others with --base-port"
         )
 

@@ -1,14 +1,15 @@
-"""How many files this process may have open: each client's connection is one."""
+"""The limit of files that this process may have open: each client's connection is one."""
 
 import resource
 from typing import Final
 
-# For the database, links, pages, listening sockets and the operator's tools.
-FILES_SPARE: Final = 256
+# For the database, pages, listening sockets, and the connections of two gRPC ports: links,
+# operators, programs.  Strangers who fill these take none of a client's.
+FILES_SPARE: Final = 640
 
 
 def allow_files(count: int | None = None) -> int:
-    """Let this process, and those that it starts, open so many files, if the system allows.
+    """Let this process, and those that it starts, open ``count`` files, if the system allows.
 
     Args:
         count: None: as many as the system allows.
@@ -25,7 +26,7 @@ def allow_files(count: int | None = None) -> int:
 
 
 def allow_clients(clients: int) -> int:
-    """Let this process serve so many clients, if the system allows; returns how many it can."""
+    """Let this process serve ``clients``, if the system allows; returns how many it can."""
     return min(clients, max(0, allow_files(clients + FILES_SPARE) - FILES_SPARE))
 
 

@@ -1,13 +1,13 @@
-"""A mark of the password that a node takes, by which regions see that theirs differ.
+"""A mark of a node's password, by which regions notice that their passwords differ.
 
-    0           not said: a node of an earlier version
+    0           not said
     1           no password
     2 to 255    eight bits of a digest of password and database
 
-Clients that move to another region are refused there if it takes another password, so regions
-compare: each link says its mark, and ``crdtstream status`` compares those of all nodes.  Links are
-not encrypted, so a mark must not help to guess.  Of any 254 passwords one has a given mark; for
-the same reason two that differ go unnoticed once in 254 times.
+Clients that move to another region are refused there if it has another password, so regions
+compare: each link sends its mark, and ``crdtstream status`` compares the marks of all nodes.  Links
+are not encrypted, so a mark must not help to guess the password.  One of 254 passwords has a given
+mark, so two different passwords have the same mark once in 254 times, and are not noticed.
 """
 
 import hashlib
@@ -30,5 +30,5 @@ def password_mark(password: str, database_id: str) -> int:
 
 
 def do_passwords_differ(*marks: int) -> bool:
-    """Whether at least two of these nodes take other passwords; one that says nothing agrees."""
+    """True if at least two of these nodes have different passwords; a mark not said agrees."""
     return len(set(marks) - {NOT_SAID}) > 1

@@ -2,18 +2,23 @@
 //
 //   node docs/failover_node_redis.cjs 8381 127.0.0.1:6381 127.0.0.2:6381 127.0.0.3:6381
 //
-// The first number is the regions' HTTP port; of the regions, the nearest comes first.
+// The first number is the regions' HTTP port; of the regions, the nearest comes first.  For closed
+// regions: REDIS_USERNAME, REDIS_PASSWORD, and the files REDIS_CA, REDIS_CERT, REDIS_KEY; pages are
+// asked by https then, whose authority Node.js takes from NODE_EXTRA_CA_CERTS.
+const { readFileSync } = require("fs");
 const { createClient } = require("redis");
 
 class Regions {
-  // addresses: host:port each, the nearest first.
-  constructor(addresses, { httpPort, lagMsMax = 5000, everyMs = 1000 }) {
+  // addresses: host:port each, the nearest first.  pages: "http" or "https".  login and tls: options
+  // of createClient and of its socket, such as { username, password } and { tls: true, ca, cert, key }.
+  constructor(addresses, { httpPort, lagMsMax = 5000, everyMs = 1000, pages = "http", login, tls }) {
     this.everyMs = everyMs;
+    this.login = login;
     this.regions = addresses.map((address) => {
       const [host, port] = address.split(":");
-      const check = `http://${host}:${httpPort}/v1/bdbs/1/availability`;
+      const check = `${pages}://${host}:${httpPort}/v1/bdbs/1/availability`;
       return {
-        socket: { host, port: Number(port), connectTimeout: 1000, reconnectStrategy: false },
+        socket: { host, port: Number(port), connectTimeout: 1000, reconnectStrategy: false, ...tls },
         url: `${check}?extend_check=lag&availability_lag_tolerance_ms=${lagMsMax}`,
         client: null,
       };
@@ -39,7 +44,8 @@ class Regions {
   async lookAt(region) {
     if (!(await isAvailable(region.url))) return this.leave(region);
     if (region.client !== null) return;
-    const client = createClient({ socket: region.socket, disableOfflineQueue: true });
+    const { socket } = region;
+    const client = createClient({ ...this.login, socket, disableOfflineQueue: true });
     client.on("error", () => region.client === client && this.leave(region));
     region.client = client;
     await client.connect().catch(() => region.client === client && this.leave(region));
@@ -75,9 +81,18 @@ async function isAvailable(url) {
   }
 }
 
+// What closed regions ask for, from variables; nothing without them.
+function closed({ REDIS_USERNAME, REDIS_PASSWORD, REDIS_CA, REDIS_CERT, REDIS_KEY }) {
+  const login = REDIS_PASSWORD && { username: REDIS_USERNAME, password: REDIS_PASSWORD };
+  if (!REDIS_CA) return { login };
+  const [ca, cert, key] = [REDIS_CA, REDIS_CERT, REDIS_KEY].map((path) => readFileSync(path));
+  return { login, pages: "https", tls: { tls: true, ca, cert, key } };
+}
+
 // Append entries for ever, and print the number of each and the ID that it got.
 async function main(httpPort, addresses, everyMs) {
-  const regions = await new Regions(addresses, { httpPort, everyMs }).start();
+  const options = { httpPort, everyMs, ...closed(process.env) };
+  const regions = await new Regions(addresses, options).start();
   for (let n = 0; ; n++) {
     // With an idempotent ID, a retry in another region is recognised: no entry comes twice.
     const append = ["XADD", "messages", "IDMP", "p1", `${process.pid}-${n}`, "*", "n", String(n)];

@@ -3,8 +3,9 @@
     python docs/failover_redis_py.py 127.0.0.1:6381 127.0.0.2:6381 127.0.0.3:6381
 
 Each region's HTTP port is the one given with --http-port, on the same host as its Redis port. A
-password is read from the environment variable REDIS_PASSWORD. With --tls-ca both ports are reached
-over TLS, by the proxies in front of the regions.
+password is read from the environment variable REDIS_PASSWORD. With --tls-ca-cert-file the Redis
+ports are reached over TLS; with --tls-cert-file and --tls-key-file the client shows a certificate.
+With --https the health pages are reached over TLS as well, as with `tls_http`.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import redis
+import redis.asyncio
 from redis.asyncio.multidb.healthcheck import HealthCheck, LagAwareHealthCheck, PingHealthCheck
 from redis.backoff import ConstantBackoff
 from redis.multidb.client import MultiDBClient
@@ -55,13 +57,14 @@ class LagAwareByRegion(LagAwareHealthCheck):
         return await check.check_health(database, hc_client)
 
 
-def lag_check(http_port: int, *, lag_ms_max: int = LAG_MS_MAX, **tls: Any) -> HealthCheck:
+def lag_check(http_port: int, *, lag_ms_max: int = LAG_MS_MAX, **options: Any) -> HealthCheck:
     """Away from a region that is down, refuses writes, or is further behind than this.
 
-    `tls` is redis-py's: `ca_file`, `client_cert_file`, `client_key_file`, `verify_tls` ...
+    `options` are redis-py's: `auth_basic=("default", password)`, `ca_file`, `client_cert_file`,
+    `client_key_file`, `verify_tls` ...
     """
     return LagAwareByRegion(
-        **tls,
+        **options,
         rest_api_port=http_port,
         lag_aware_tolerance=lag_ms_max,
         http_timeout=1.0,
@@ -70,25 +73,51 @@ def lag_check(http_port: int, *, lag_ms_max: int = LAG_MS_MAX, **tls: Any) -> He
     )
 
 
-def ping_check() -> HealthCheck:
-    """Away from a region that is down or refuses writes."""
-    return PingHealthCheck(health_check_probes=1, health_check_timeout=1.0)
+class PingOverTls(PingHealthCheck):
+    """redis-py's own check, with a connection that speaks TLS.
+
+    Up to redis-py 8.1 the client that is made for checks leaves out `ssl=True`, so it finds every
+    region down.
+    """
+
+    def __init__(self, connection: dict[str, Any], **options: Any) -> None:
+        super().__init__(**options)
+        self._connection = connection
+
+    async def check_health(self, database: Any, hc_client: Any) -> bool:
+        region = database.client.get_connection_kwargs()
+        place = {"host": region["host"], "port": region["port"]}
+        async with redis.asyncio.Redis(**self._connection, **place) as client:
+            return await super().check_health(database, client)
 
 
-def regions_of(addresses: Sequence[str], **connection: Any) -> list[DatabaseConfig]:
+def ping_check(**connection: Any) -> HealthCheck:
+    """Away from a region that is down or refuses writes.
+
+    `connection` is what `failover_client` gets; only TLS needs it.
+    """
+    options = {"health_check_probes": 1, "health_check_timeout": 1.0}
+    if connection.get("ssl"):
+        return PingOverTls(connection, **options)
+    return PingHealthCheck(**options)
+
+
+def regions_of(
+    addresses: Sequence[str], *, pages: str = "http", **connection: Any
+) -> list[DatabaseConfig]:
     """The nearest first: it is used while it is healthy, and again once it is so.
 
     `connection` is redis-py's, the same for all regions: `password`, `username`, `ssl=True`,
-    `ssl_ca_certs` ... With `ssl` the health pages are asked over HTTPS.
+    `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile` ... `pages` is "https" if the regions'
+    HTTP ports speak TLS.
     """
-    scheme = "https" if connection.get("ssl") else "http"
     configs = []
     for place, address in enumerate(addresses):
         host, _, port = address.rpartition(":")
         configs.append(
             DatabaseConfig(
                 weight=1.0 / (1 + place),
-                health_check_url=f"{scheme}://{host}",
+                health_check_url=f"{pages}://{host}",
                 client_kwargs={
                     "host": host,
                     "port": int(port),
@@ -140,14 +169,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("addresses", nargs="+", metavar="host:port", help="the nearest first")
     parser.add_argument("--http-port", type=int, default=8381)
-    parser.add_argument("--tls-ca", metavar="FILE", help="TLS; who signed the certificates")
+    parser.add_argument(
+        "--tls-ca-cert-file", metavar="PATH", help="TLS; who signed the certificates"
+    )
+    parser.add_argument("--tls-cert-file", metavar="PATH", help="certificate of this client")
+    parser.add_argument("--tls-key-file", metavar="PATH", help="its key")
+    parser.add_argument("--https", action="store_true", help="TLS for the health pages")
     given = parser.parse_args()
-    connection: dict[str, Any] = {"password": os.environ.get("REDIS_PASSWORD")}
-    https: dict[str, Any] = {}
-    if given.tls_ca is not None:
-        connection |= {"ssl": True, "ssl_ca_certs": given.tls_ca}
-        https = {"ca_file": given.tls_ca}
-    client = failover_client(given.addresses, lag_check(given.http_port, **https), **connection)
+    password = os.environ.get("REDIS_PASSWORD")
+    connection: dict[str, Any] = {"password": password}
+    asking: dict[str, Any] = {"auth_basic": ("default", password) if password else None}
+    if given.tls_ca_cert_file is not None:
+        connection |= {
+            "ssl": True,
+            "ssl_ca_certs": given.tls_ca_cert_file,
+            "ssl_certfile": given.tls_cert_file,
+            "ssl_keyfile": given.tls_key_file,
+        }
+    if given.https:
+        connection["pages"] = "https"
+        asking["ca_file"] = given.tls_ca_cert_file
+    client = failover_client(given.addresses, lag_check(given.http_port, **asking), **connection)
     while True:
         try:
             # With an idempotent ID, a retry in another region is recognised: no entry comes twice.

@@ -54,7 +54,7 @@ means.orderBy("sensor").show()
 recent = col("timestamp") > current_timestamp() - expr("INTERVAL 1 HOUR")
 print(typed.where((col("origin") == 2) & recent).count())
 
-# %% A query that goes on where it was
+# %% A query that continues where it was
 folder = tempfile.mkdtemp(prefix="walk-through-")
 
 
@@ -83,7 +83,7 @@ def count_new() -> None:
 
 count_new()
 
-# %% An entry that comes late, with a low ID, is read all the same
+# %% An entry that arrives late, with a low ID, is read too
 from crdtstream.admin.client import AdminClient
 
 
@@ -104,7 +104,7 @@ regions[1].wait(2, 10_000)
 print("the late one has the lower ID:", late < soon)
 count_new()
 
-# %% Write rows to a stream, once, however often it is tried
+# %% Write rows to a stream once, with any number of retries
 hot = typed.where("celsius > 24.5").select("sensor", "celsius")
 
 

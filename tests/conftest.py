@@ -1,4 +1,4 @@
-"""What all tests share: the programs they drive, who runs what, free ports, seeds.
+"""Shared by all tests: the programs they drive, the order of tests, free ports, seeds.
 
 A test that needs a program which is missing here is skipped, and the reason names the program.
 With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing goes untested.
@@ -7,6 +7,7 @@ With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing go
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -40,6 +41,8 @@ VENV = Path(sys.prefix)
 _PORTS_FIRST, _PORTS_LAST, _PORTS_STEP, _THOUSAND = 10_000, 29_000, 25, 1_000
 REGIONS_MAX = 20
 
+LIVE_FOLDERS = (ROOT / "tests" / "clients", ROOT / "tests" / "live")
+
 
 def require(available: bool, reason: str) -> None:
     """Goes on if ``available``; else skips the test, or fails it where all is required."""
@@ -51,7 +54,7 @@ def require(available: bool, reason: str) -> None:
 
 
 def find_program(name: str) -> Path | None:
-    """Where a program is: in our own folders first, then wherever the system has it."""
+    """Path of a program: in our own folders first, then in those of the system."""
     ours = (VENV / "bin" / name, ROOT / ".tools" / name / "bin" / name)
     for path in ours:
         if os.access(path, os.X_OK):
@@ -76,8 +79,13 @@ def program(name: str, *, hint: str = "") -> Path:
 _HINTS = {
     "toxiproxy-server": "run `make tools` (wants Go)",
     "chaos": "run `make tools`",
+    "chromedriver": "apt-get install chromium-driver",
+    "chromium": "apt-get install chromium",
+    "helm": "run `make tools` (wants Go)",
     "iredis": "run `make tools`",
+    "kubernetes-validate": "run `make tools`",
     "nats-server": "apt-get install nats-server",
+    "openssl": "apt-get install openssl",
     "prometheus": "apt-get install prometheus",
     "prometheus-redis-exporter": "apt-get install prometheus-redis-exporter",
     "promtool": "apt-get install prometheus",
@@ -88,8 +96,8 @@ _HINTS = {
 
 
 def examples(count: int) -> int:
-    """How many examples Hypothesis makes: all of them where all is required, else a third."""
-    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 3)
+    """Number of examples of Hypothesis: all of them where all is required, else a quarter."""
+    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 4)
 
 
 # --- Who runs what ----------------------------------------------------------------------------
@@ -100,6 +108,10 @@ def pytest_report_header() -> str:
 
 
 def pytest_configure() -> None:
+    # A shell that starts something in the background has it ignore Ctrl-C; programs that tests
+    # start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ["CRDTSTREAM_PURE"] == "0" and not compiled.is_compiled():
         pytest.exit("CRDTSTREAM_PURE=0 wants compiled code, of these very sources: make fast", 2)
 
@@ -115,8 +127,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where there are workers, what takes longest begins first.  On compiled code, what is only for
-    the sources is left out."""
+    """With workers, the longest tests begin first.  On compiled code, tests that are only for
+    the sources are left out.  A soak test takes as long as its many repetitions do.  All tests of
+    some folders are live."""
+    for item in items:
+        if item.path.parent in LIVE_FOLDERS:
+            item.add_marker(pytest.mark.live)
+        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(0))
     if compiled.is_compiled():
         left_out = pytest.mark.skip(reason="it replaces what compiled code does not look up")
         for item in items:

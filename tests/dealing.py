@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist runs which tests, and in which order.
+"""The assignment of tests to workers of pytest-xdist, and their order.
 
 A file of tests goes to one worker, so that what its tests share is made once.  All files that want
 Spark go to the same worker: they share one session, whose start takes long.  What takes longest
@@ -95,13 +95,13 @@ def scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
 
 @cache
 def wants_spark(file: Path) -> bool:
-    """Whether tests of a file, whose path begins at the root, share the session."""
+    """True if tests of a file, whose path begins at the root, share the session."""
     return file.parts[:2] == ("tests", "spark") and SESSION in (ROOT / file).read_text()
 
 
 @cache
 def rank(file: Path) -> int:
-    """Where a file stands in the order; the session's files are one group, and the first."""
+    """Place of a file in the order; the session's files are one group, and the first."""
     if wants_spark(file):
         return -1
     name = file.as_posix()

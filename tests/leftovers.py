@@ -1,4 +1,4 @@
-"""What a failed test left open, closed when the session ends.
+"""Connections that a failed test left open are closed when the session ends.
 
 A connection of a store has a thread, and Python waits for threads before it ends: a test that
 failed before it closed its log would keep pytest, and whoever waits for it, for ever.

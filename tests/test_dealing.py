@@ -1,6 +1,6 @@
 """A worker of pytest-xdist that dies fails one test, and never keeps a run from its end.
 
-Each row is a small folder of tests, dealt out to two workers as `make test` does it.
+Each row is a small folder of tests, dealt out to two workers with the options of `make test`.
 """
 
 import os
@@ -15,12 +15,12 @@ import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.house]
 # A run takes about two seconds; a run that hangs is ended after this time.
 RUN_SECONDS_MAX = 60
 # Only these plugins: others take longer to load than a run does.
 PLUGINS = ("-p", "xdist.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
-# The Makefile's own words.
+# The Makefile's options, with a number of workers of ours.
 DEALT = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 CONFTEST = """
@@ -51,7 +51,7 @@ THREE = ("passes",) * 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run says of its tests.
+    """Tests of a run, as it reports them.
 
     Attributes:
         ran: how often each test began.

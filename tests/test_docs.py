@@ -1,4 +1,4 @@
-"""What the documentation names is there: links, headings, files, tests."""
+"""Names in the documentation exist: links, headings, files, tests."""
 
 import re
 from collections.abc import Iterator
@@ -27,6 +27,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(?<!\[)`([^`\n]+)`")
 _PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.*-]+)+/?)(?:::(?P<test>\w+))?")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# Terms of the glossary are rows of tables, and have anchors of their own.
+_ANCHOR = re.compile(r'<a id="([\w-]+)">')
 
 
 def prose(page: Path) -> str:
@@ -34,9 +36,10 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page, as GitHub names them in links."""
+    """The headings of a page, as GitHub names them in links, and the anchors written in it."""
     words = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose(page)))
-    return {one.strip().replace(" ", "-") for one in words}
+    headings = {one.strip().replace(" ", "-") for one in words}
+    return headings | set(_ANCHOR.findall(prose(page)))
 
 
 def broken_links(page: Path) -> Iterator[str]:
@@ -62,23 +65,37 @@ def missing_paths(page: Path) -> Iterator[str]:
 
 
 def defines(path: Path, test: str | None) -> bool:
-    """Whether a file of tests has this one; Hypothesis makes classes by assignment."""
+    """True if a file of tests has this one; Hypothesis makes classes by assignment."""
     return test is None or bool(
         re.search(rf"^(?:(?:async )?def |class )?{test}\b", path.read_text(), re.MULTILINE)
     )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_names_is_there(page: Path) -> None:
+def test_names_in_a_page_exist(page: Path) -> None:
     assert list(broken_links(page)) == []
     assert list(missing_paths(page)) == []
 
 
-def test_what_is_not_there_is_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_units_in_a_page_are_instances(page: Path) -> None:
+    """There is one unit for all regions of a machine, and none without a name of an instance."""
+    assert not re.findall(r"systemctl (?:\S+ )+crdtstream(?!@\w)", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_installs_a_version_that_is_not_published(page: Path) -> None:
+    versions = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    is_published = not all(version.endswith(" - unreleased") for version in versions)
+    assert is_published or not re.findall(r"pip install (?:-\S+ )*crdtstream\b", page.read_text())
+
+
+def test_missing_names_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# Two Words\n[a](#two-words) [b](#three) [c](no.md) `core/no.py` `tests/test_docs.py`"
-        " `tests/test_docs.py::test_no` `tests/test_docs.py::test_what_is_not_there_is_found`\n"
+        '# Two Words\n<a id="term"></a>[t](#term) [s](#terms) '
+        "[a](#two-words) [b](#three) [c](no.md) `core/no.py` `tests/test_docs.py`"
+        " `tests/test_docs.py::test_no` `tests/test_docs.py::test_missing_names_are_found`\n"
     )
-    assert list(broken_links(page)) == ["#three", "no.md"]
+    assert list(broken_links(page)) == ["#terms", "#three", "no.md"]
     assert list(missing_paths(page)) == ["core/no.py", "tests/test_docs.py::test_no"]

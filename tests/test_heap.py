@@ -6,7 +6,7 @@ import sys
 MIB = 1 << 20
 # Lists by themselves are no small objects; one in fifty stays, so that hardly an arena is empty.
 PROGRAM = """
-from crdtstream.heap import free_bytes, give_back_memory
+from crdtstream.engine.heap import free_bytes, give_back_memory
 give_back_memory()
 before = free_bytes()
 kept = [[n] for n in range(1_000_000)]
@@ -25,7 +25,7 @@ def free_in_a_process(**environment: str) -> list[int]:
     return [int(word) for word in found.stdout.split()]
 
 
-def test_what_objects_have_left_is_free_though_arenas_are_pinned() -> None:
+def test_memory_of_deleted_objects_is_free_although_arenas_are_pinned() -> None:
     before, full, after = free_in_a_process()
     assert before < 8 * MIB
     assert full < 8 * MIB

@@ -17,8 +17,10 @@ SOURCES = Path(__file__).parents[1] / "crdtstream"
 NO_SIZES = {
     "a width or layout of what is stored or sent": """
         core.checkpoint.contents.ID_BYTES core.comparing.BUCKETS core.comparing.DIGEST_BYTES
-        core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.digest.DIGEST_BYTES
-        core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES core.incarnations.NUMBER_MAX
+        core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.comparing._SLOT_SHIFT
+        store.staging.ALL_OWNERS core.whole.digest.DIGEST_BYTES
+        core.bids.RUN_ID_MAX core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES
+        core.incarnations.NUMBER_MAX region.membership.RECENT_MAX region.numbering.TOLD_BEGINS_MAX
         core.fields.FIELDS_BYTES_MIN
         core.groups.pel_chunk._ID_BYTES core.groups.pel_keys.KEY_SEQ_BITS
         core.groups.pel_keys.KEY_SEQ_END core.groups.pel_keys._KEY_SEQ_MASK
@@ -38,6 +40,7 @@ NO_SIZES = {
         commands.streams.idempotent_xadd.FIELDS_ID_BYTES commands.streams.xdel_run._ID_BYTES
         database.statistics.PRECISION_BITS
         store.acknowledged.SLOT_BYTES store.acknowledged.FILE_BYTES store.connections.PAGE_BYTES
+        replication.wire._BATCHES_TAG replication.wire._SHIFT_MAX store.rows.BATCH_BYTES_MAX
         store.sqlite_staging.VERSION_BYTES store.sqlite_staging.VERSION_OFFSET
         store.staging.CUT_ID_BYTES
         store.connections.WAL_HEADER_BYTES store.wal.HEADER_BYTES
@@ -58,11 +61,12 @@ NO_SIZES = {
         database.session.RESP2 database.session.RESP3 region.catching_up.OFF
         region.links.messages.PROTOCOL_VERSION region.staleness.UNBOUNDED
         store.failpoints.EXIT_STATUS store.wal.MAGIC_BIG
-        store.wal.MAGIC_LITTLE store.wal.VERSION store.log.FORMAT_VERSION
+        store.wal.MAGIC_LITTLE store.wal.VERSION
         store.connections.INCREMENTAL store.sqlite_staging.COMPLETE store.staging.NOT_SENT
     """,
     "a unit, or a number of mathematics": """
-        commands.keys.expiry._MS commands.keys.expiry._SECOND_MS
+        commands.keys.expiry._MS database.acl.touched.READ database.acl.touched.WRITE
+        database.acl.selectors.EVERYTHING commands.keys.expiry._SECOND_MS
         core.keyspace.key_order.GOLDEN_SECTION resp.commands.server.parameters._MIB
         resp.commands.server.memory._PAGE_BYTES region.answering.NS_PER_MS
     """,
@@ -78,23 +82,34 @@ NO_SIZES = {
         commands.streams.trimming.LIMIT_DEFAULT_MAX
         commands.streams.trimming.LIMIT_DEFAULT_UNLIMITED_NODES
         commands.streams.xinfo.FULL_COUNT_DEFAULT commands.subcommands.SHOWN_BYTES_MAX
-        database.statistics.LEVEL_BITS_FIRST resp.clients.pubsub.UNREAD_BYTES_MAX
-        resp.clients.pubsub.UNREAD_BYTES_SOFT resp.clients.pubsub.UNREAD_SOFT_MS
+        database.acl.log.GROUPED_MS_MAX
+        resp.commands.server.acl.BITS_DEFAULT resp.commands.server.acl.BITS_MAX
+        resp.commands.server.acl.SHOWN_DEFAULT
+        database.statistics.LEVEL_BITS_FIRST resp.clients.output_limits.WORDS_PER_CLASS
+        resp.clients.output_limits.BYTES_MAX resp.clients.output_limits.SECONDS_MAX
+        resp.clients.memory_bound.BOUND_BYTES_MIN resp.clients.memory_bound.PERCENT_MAX
         resp.commands.server.latency.SAMPLES_MAX resp.commands.server.latency.GRAPH_COLUMNS
         resp.commands.server.slowlog.ARGUMENTS_MAX
         resp.commands.server.slowlog.ARGUMENT_BYTES_MAX resp.commands.server.slowlog.COUNT_DEFAULT
-        resp.commands.server.sparkline.LINES resp.server.BACKLOG
+        resp.commands.server.sparkline.LINES resp.commands.server.tls.PORT_MAX
+        resp.transport.listening.BACKLOG
+        resp.clients.connection.UNTRUSTED_REPLY_BYTES_MAX
+        resp.clients.connection.UNTRUSTED_UNREAD_BYTES_MAX
         resp.wire.parser.UNTRUSTED_ARGUMENTS_MAX resp.wire.parser.UNTRUSTED_BULK_BYTES_MAX
     """,
     "part of a rule that is the same in all regions, for ever": """
         core.effects.EPOCH_MAX core.effects.COUNTER_MAX core.effects.OF_MERGED
-        core.membership.members.EPOCHS_MAX
-        core.membership.changes.INSTANCE_BYTES core.membership.changes.HASH_BYTES
-        core.membership.changes.NAME_LENGTH_MAX core.membership.changes.ADDRESS_LENGTH_MAX
-        core.membership.changes.CERTIFICATES_MAX core.membership.changes.CERTIFICATE_LENGTH_MAX
-        core.membership.changes.CHANGE_BYTES_MAX core.ids.REGION_MAX core.ids.SEQ_STRIDE
+        core.membership.members.EPOCHS_MAX core.membership.deciding.COUNTER_MAX
+        core.member_changes.INSTANCE_BYTES core.member_changes.HASH_BYTES
+        core.member_changes.NAME_LENGTH_MAX core.member_changes.ADDRESS_LENGTH_MAX
+        core.member_changes.CERTIFICATES_MAX core.member_changes.CERTIFICATE_LENGTH_MAX
+        core.member_changes.SERIAL_BYTES_MAX core.member_changes.SECONDS_MAX
+        core.membership.revoked.REVOKED_MAX core.membership.revoked.KEEP_SECONDS
+        core.member_changes.CHANGE_BYTES_MAX core.ids.REGION_MAX core.ids.SEQ_STRIDE
         core.lanes.blocks.BLOCK_BITS core.lanes.blocks.LONG core.lanes.blocks.DIGEST_BYTES
-        core.lanes.blocks.DIGEST_MASK
+        core.lanes.blocks.DIGEST_MASK core.histories.HASH_BITS core.histories.KEPT
+        core.histories.UNKNOWN core.histories.SHORT_BITS
+        commands.beyond_redis.version_vectors._HASH_DIGITS
     """,
     "what something weighs or takes; nothing is done by it but adding up": """
         core.effects.RECORD_OVERHEAD_BYTES core.effects.REPLAY_RECORD_US
@@ -105,8 +120,32 @@ NO_SIZES = {
         core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES
         core.lanes.residency.NODE_BYTES core.lanes.residency.COLUMNS_BYTES
         core.lanes.residency.HEADER_BYTES core.lanes.residency.OPENED_BYTES
-        core.lanes.residency.RUN_BYTES region.links.listeners.OVERHEAD_BYTES
+        core.lanes.residency.RUN_BYTES resp.clients.connection.CONNECTION_BYTES
+        resp.clients.connection.NAME_BYTES region.links.listeners.OVERHEAD_BYTES
         region.links.publications.OVERHEAD_BYTES store.connections.WAL_BYTES_PER_COMMIT
+    """,
+    "the default of an argument, for which the simulator has its own": """
+        engine.cutting.CUT_RECORDS_MIN engine.turns.TURN_NS
+    """,
+    "shares of the places for clients": """
+        resp.clients.newcomers.PART
+    """,
+    "what is shown of a value, in a message": """
+        engine.repairer.SHOWN_BYTES resp.accounts.HASH_DIGITS
+    """,
+    "when and how long a node looks at memory and disk; test_storage_watch.py drives it": """
+        engine.storage_watch.ACCOUNT_SECONDS engine.storage_watch.CLIENTS_REST
+        engine.storage_watch.CLIENTS_REST_SECONDS_MAX engine.storage_watch.COMPARE_SECONDS
+        engine.storage_watch.DISK_SECONDS engine.storage_watch.FREE_REST
+        engine.storage_watch.GIVE_BACK_BYTES engine.storage_watch.GIVE_BACK_SECONDS
+        engine.storage_watch.IDLE_REST_SECONDS engine.storage_watch.IDLE_SECONDS
+        engine.storage_watch.LEAVING_SECONDS engine.storage_watch.LOG_SECONDS
+        engine.storage_watch.QUIET_LOG_SECONDS engine.storage_watch.QUIET_SECONDS
+        engine.storage_watch.REST_SECONDS engine.storage_watch.SLICE_NS
+        engine.storage_watch.UNTRIMMED_PART engine.storage_watch.WALK_SECONDS
+    """,
+    "a bound of which the log warns, and which refuses nothing": """
+        resp.accounts.PASSWORD_BYTES_MIN
     """,
     "a level of compression": """
         core.lanes.packing.LEVEL commands.keys.dumping.ZLIB_LEVEL store.rows.LEVEL
@@ -116,9 +155,10 @@ NO_SIZES = {
         core.lanes.packing.BODY_BYTES_MAX commands.beyond_redis.version_vectors._BYTES_MAX
         commands.beyond_redis.version_vectors._SHOWN_BYTES_MAX
         commands.documentation.key_specs._COUNT_DIGITS region.links.listeners.NAME_BYTES_MAX
-        region.links.acks.NEXT_MS_MAX replication.wire.STAMP_MS_MAX
+        region.links.acks.NEXT_MS_MAX replication.wire.SAID_BYTES_MAX replication.wire.STAMP_MS_MAX
+        replication.wire.DATABASE_ID_LENGTH_MAX
         replication.bootstrap_wire._I64_MAX
-        query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX
+        query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX core.histories._N_MAX
     """,
     "the default or the range of a setting, which the tests of what it sets set": """
         core.lanes.limits.NODE_ENTRIES_MAX_DEFAULT core.lanes.limits.NODE_BYTES_MAX_DEFAULT
@@ -132,7 +172,7 @@ NO_SIZES = {
     """,
     "how often within another time; that one is drawn, or a setting": """
         region.freshness.QUIET_HEARTBEATS region.links.acks.ACKS_WITHIN_SILENCE
-        region.links.acks.ACKS_WITHIN_SILENCE_UNTOLD region.links.acks.HEARTBEATS_WITHIN_SILENCE
+        region.links.acks.HEARTBEATS_WITHIN_SILENCE
     """,
     "a limit of the kernel, of SQLite or of the file system": """
         resp.clients.connection.KEEPALIVE_SECONDS_MAX store.sqlite.ROWS_PER_STATEMENT_MAX
@@ -158,6 +198,7 @@ def constants() -> Iterator[tuple[str, object]]:
                     yield f"{module}.{name}", value
 
 
+@pytest.mark.house
 def test_every_number_is_a_size_or_is_named_as_none() -> None:
     plain = {
         name
@@ -173,6 +214,7 @@ def test_every_number_is_a_size_or_is_named_as_none() -> None:
     assert not gone, f"no such constants any more: {sorted(gone)}"
 
 
+@pytest.mark.house
 def test_every_size_is_drawn_by_seeds() -> None:
     """Small, large, and as it is."""
     made = {id(value) for _, value in constants() if isinstance(value, Size | Seconds)}
@@ -211,7 +253,7 @@ def test_sizes_are_as_before_afterwards() -> None:
     assert all(size.value == size.default for size in all_sizes().values())
 
 
-def test_what_clients_and_peers_notice_stays() -> None:
+def test_sizes_that_clients_and_peers_notice_stay() -> None:
     """In a comparison with Redis; and while a region starts again among others."""
     with drawn(2, clients=False):
         told = [size for size in all_sizes().values() if size.scope is Scope.CLIENTS]

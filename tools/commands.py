@@ -22,8 +22,8 @@ PROGRAMS = {"crdtstream": program(), "rladmin": rladmin_app}
 HEAD = """\
 # Commands
 
-All commands of the two programs, as `--help` tells them. Results go to stdout, talk and errors to
-stderr. Written by `make docs`.
+All commands of the two programs, with the text of `--help`. Results are on stdout, messages and
+errors on stderr. `make docs` writes this page.
 """
 
 

@@ -43,15 +43,16 @@ MYPY_OF_BUILD: Final = "mypy-version"
 LEFT_OUT: Final = {
     "crdtstream/core/checkpoint/contents.py": "msgspec takes types from annotations, and those of "
     "compiled classes are `type`, whatever the sources say",
-    "crdtstream/core/membership/changes.py": "as that one: msgspec decodes into it",
+    "crdtstream/core/member_changes.py": "as that one: msgspec decodes into it",
     "crdtstream/core/membership/contents.py": "as that one",
     "crdtstream/core/incarnations.py": "as that one; and nothing in it is hot",
+    "crdtstream/core/bids.py": "as that one",
     "crdtstream/core/tuning.py": "a generic dataclass with slots fails when it is imported",
     "crdtstream/region/tuning.py": "is made of such dataclasses",
 }
 HINT: Final = (
-    "crdtstream runs as pure Python here; `make fast` compiles it once, in two to three minutes of "
-    "CPU time, and is used from the next start on."
+    "crdtstream runs as pure Python here; `make fast` compiles it once, in about five minutes on "
+    "two cores, and that is used from the next start on."
 )
 STALE: Final = (
     "Its sources changed since `make fast`, so crdtstream runs as pure Python; again: make fast"
@@ -141,14 +142,14 @@ def _yields_in_try(function: ast.FunctionDef) -> bool:
 
 
 def _is_tuple_with_length(kind: ast.ClassDef) -> bool:
-    """Whether ``len`` of its values would be how many fields they have."""
+    """True if ``len`` of its values would be how many fields they have."""
     return any(ast.unparse(base) == "NamedTuple" for base in kind.bases) and any(
         isinstance(one, ast.FunctionDef) and one.name == "__len__" for one in kind.body
     )
 
 
 def _names_two_kinds(function: ast.FunctionDef) -> bool:
-    """Whether a name of an except clause is that of another one, of another kind: for mypyc a
+    """True if a name of an except clause is that of another one, of another kind: for mypyc a
     variable has one type."""
     kinds: dict[str, str] = {}
     for node in _own(function):
@@ -160,7 +161,7 @@ def _names_two_kinds(function: ast.FunctionDef) -> bool:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a function, and in no function inside it."""
+    """Nodes of a function, without those of functions inside it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef):
             yield child
@@ -258,7 +259,7 @@ def _try_out(build: Path) -> None:
 
 
 def _put_into(folder: Path) -> None:
-    """What `make fast` made of these very sources, else what is compiled now."""
+    """Put in the product of `make fast` of these very sources, else what is compiled now."""
     build = compiled.build_of_now()
     if build.is_dir():
         shutil.copytree(build, folder)

@@ -1,6 +1,6 @@
 """Writes the tables of docs/metrics.md from the definitions of the metrics, or checks them.
 
-What stands between two comments is written by this program:
+This program writes the text between two comments:
 
     <!-- metrics -->
     …
@@ -36,7 +36,7 @@ def _lines() -> Iterator[str]:
         yield "| --- | --- | --- | --- | --- |"
         yield from map(_row, definitions)
     yield "\n## The process\n"
-    yield "As every program with a Prometheus client tells them, with the label `region` besides:"
+    yield "These are the usual metrics of a Prometheus client, with the label `region` as well:"
     yield ", ".join(f"`{name}`" for name in PROCESS_METRICS) + "."
     yield ""
 

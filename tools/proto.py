@@ -18,6 +18,8 @@ SOURCES = ROOT / "proto"
 PACKAGE = Path("crdtstream/v1")
 SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
 SERVICE = re.compile(r"^service\s", re.MULTILINE)
+# Calls without a channel, as gRPC tries them out: the end of each file, and nobody's.
+EXPERIMENTAL = re.compile(r"\n\n # This class is part of an EXPERIMENTAL API\..*", re.DOTALL)
 
 
 def generate(target: Path) -> bool:
@@ -30,10 +32,13 @@ def generate(target: Path) -> bool:
     if protoc.main(arguments) != 0:
         return False
 
-    # A file without a service gets an empty stub module that only pulls grpc in.
     for source in sources:
-        if not SERVICE.search(source.read_text()):
-            (target / PACKAGE / f"{source.stem}_pb2_grpc.py").unlink(missing_ok=True)
+        stubs = target / PACKAGE / f"{source.stem}_pb2_grpc.py"
+        if SERVICE.search(source.read_text()):
+            stubs.write_text(EXPERIMENTAL.sub("", stubs.read_text()))
+        else:
+            # Without a service it is an empty module that only pulls grpc in.
+            stubs.unlink()
     return True
 
 

@@ -1,6 +1,6 @@
 """Fills docs/semantics/ with how commands are written and with scenarios, or checks it.
 
-What stands between two comments is written by this program:
+This program writes the text between two comments:
 
     <!-- usage: xadd -->
     <!-- scenario: aa/del-is-observed-remove -->
@@ -74,7 +74,7 @@ def _scenario(name: str) -> str:
 
 
 def left_out(text: str) -> Iterator[str]:
-    """What the pages, one after the other, should have and have not."""
+    """Commands that the pages lack."""
     shown = {
         name.strip(): block
         for block in _BLOCK.finditer(text)

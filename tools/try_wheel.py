@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -71,6 +72,10 @@ def _ask_node(program: str, folder: Path) -> str:
             assert pong == b"+PONG", pong
             assert length.startswith(b"$"), length
             assert b"-" in entry, entry
+            # Its pages come with files that are no modules.
+            for page in ("/", "/console/static/console.css", "/console/static/console.js"):
+                with urllib.request.urlopen(f"http://127.0.0.1:{ports[2]}{page}") as answer:
+                    assert answer.status == 200, page
         finally:
             assert node.stdin is not None
             node.stdin.close()

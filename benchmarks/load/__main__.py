@@ -13,6 +13,7 @@ PROGRAMS: Final[dict[str, Callable[..., dict[str, Any]]]] = {
     one.__name__: one
     for one in (
         programs.fill,
+        programs.fill_random,
         programs.fill_streams,
         programs.groups,
         programs.deliver,

@@ -27,7 +27,7 @@ REST_SECONDS: Final = 30.0
 
 
 class Reader(Protocol):
-    """Who waits for messages."""
+    """A client that waits for messages."""
 
     def fileno(self) -> int: ...
 

@@ -1,4 +1,4 @@
-"""What the generator can do, each program a function of its settings."""
+"""Programs of the generator, each program a function of its settings."""
 
 import resource
 import select
@@ -21,6 +21,16 @@ def fill(*, port: int, key: str, count: int) -> Found:
     began = time.perf_counter()
     Connection(port).call_many(repeat(request, count))
     return {"seconds": time.perf_counter() - began}
+
+
+def fill_random(*, port: int, key: str, count: int, digits: int, seed: int) -> Found:
+    """Append entries whose values are random digits, so that nothing makes them small."""
+    random, name = Random(seed), key.encode()
+    Connection(port).call_many(
+        command(b"XADD", name, b"*", FIELD, b"%0*d" % (digits, random.randrange(10**digits)))
+        for _ in range(count)
+    )
+    return {}
 
 
 def fill_streams(*, port: int, prefix: str, count: int) -> Found:

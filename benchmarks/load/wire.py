@@ -39,7 +39,7 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self) -> list[Any]:
-        """What is whole of what has come; waits for some bytes.
+        """Whole replies among the bytes that have come; waits for some bytes.
 
         Raises:
             LoadError: an error reply, or the end of the connection.

@@ -15,6 +15,7 @@ from benchmarks.parts import (
     latency,
     pythons,
     regions,
+    tls,
     visibility,
     wire,
     xadd,
@@ -25,6 +26,7 @@ PARTS: Final[dict[str, Part]] = {
     part.name: part
     for part in (
         xadd.PART,
+        tls.PART,
         regions.PART,
         consume.PART,
         latency.PART,

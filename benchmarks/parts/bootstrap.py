@@ -16,10 +16,12 @@ from benchmarks.measured import in_turns
 from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.processes import HOST, resident_bytes, resident_bytes_max, wait_until
 from benchmarks.systems import RegionNodes, Starter, System, regions, started
-from crdtstream.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.cutting import CUT_RECORDS_MIN
 
 ENTRIES: Final = 1_000_000
 STREAMS: Final = 100_000
+RANDOM_DIGITS: Final = 16
+SEED: Final = 1
 SENDER, RECEIVER = 0, 1
 KEY: Final = "bench"
 PING_SECONDS: Final = 0.002
@@ -30,9 +32,13 @@ MIB: Final = 1 << 20
 def run(options: Options) -> Found:
     entries, streams = options.scaled(ENTRIES), options.scaled(STREAMS)
     fills: dict[str, tuple[int, Callable[[int], object]]] = {
-        f"{entries:,} entries in one stream": (
+        f"{entries:,} equal entries in one stream": (
             entries,
             lambda port: run_load("fill", port=port, key=KEY, count=entries),
+        ),
+        f"{entries:,} random entries in one stream": (
+            entries,
+            lambda port: fill_random(port, entries),
         ),
         f"{streams:,} streams of one entry": (
             streams,
@@ -52,6 +58,10 @@ def run(options: Options) -> Found:
             ],
         )
     )
+
+
+def fill_random(port: int, count: int) -> None:
+    run_load("fill_random", port=port, key=KEY, count=count, digits=RANDOM_DIGITS, seed=SEED)
 
 
 def measure(starter: Starter, count: int, fill: Callable[[int], object]) -> dict[str, float]:
@@ -103,7 +113,7 @@ def take_over(system: System, count: int) -> dict[str, float]:
 
 
 def are_equal(system: System) -> bool:
-    """Whether both have applied the same; OSError: one of them does not answer yet."""
+    """True if both have applied the same; OSError: one of them does not answer yet."""
     try:
         found = [system.client(node).info("crdt") for node in (SENDER, RECEIVER)]
     except redis.RedisError as error:
@@ -113,7 +123,7 @@ def are_equal(system: System) -> bool:
 
 
 def bootstrap(system: System) -> dict[str, Any]:
-    """What the receiver says of it; OSError: it does not answer yet."""
+    """Report of the receiver on it; OSError: it does not answer yet."""
     try:
         found = system.client(RECEIVER).info("crdt")
     except redis.RedisError as error:
@@ -135,7 +145,7 @@ def cut_log(client: Any) -> None:
 
 
 class Pinged:
-    """How long a node took to answer PING.
+    """Time that a node took to answer PING.
 
     Attributes:
         longest_ms: the longest time of all, since it first answered.

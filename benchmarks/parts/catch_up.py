@@ -89,7 +89,7 @@ def measure_nats(pair: NatsPair, entries: int) -> dict[str, float]:
 
 
 def memory(pid: int) -> dict[str, float]:
-    """What the node holds with all entries, and the most it held on the way."""
+    """Memory that the node holds with all entries, and the most it held on the way."""
     return {
         "memory_mib": resident_bytes(pid) / (1 << 20),
         "memory_peak_mib": resident_bytes_max(pid) / (1 << 20),
@@ -97,7 +97,7 @@ def memory(pid: int) -> dict[str, float]:
 
 
 def length(system: System) -> int:
-    """How many entries the node has, none if it does not run yet; OSError while it loads them."""
+    """Number of entries in the node, none if it does not run yet; OSError while it loads them."""
     try:
         return int(system.client(AWAY).xlen(KEY))
     except redis.BusyLoadingError as error:

@@ -1,4 +1,4 @@
-"""What an entry takes that nobody reads: memory and disk, after a checkpoint and a restart."""
+"""Bytes of an entry that nobody reads: memory and disk, after a checkpoint and a restart."""
 
 from functools import partial
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a message costs as something grows: regions, streams, groups, consumers, waiting clients.
+"""Cost of a message as something grows: regions, streams, groups, consumers, waiting clients.
 
 Each curve is a part of its own.  At each point both systems are brought there, and are then
 measured in turns; so what has grown stays for the next point.

@@ -223,7 +223,7 @@ def prepared(system: System, case: Case, options: Options) -> Iterator[list[byte
 
 
 def repeats(requests: list[bytes]) -> int:
-    """How often the same command is sent."""
+    """Number of times that the same command is sent."""
     return len(requests) if requests[0] == requests[-1] else 1
 
 
@@ -237,7 +237,7 @@ def send(system: System, requests: list[bytes]) -> None:
 
 
 def read_slowly(system: System, requests: list[bytes]) -> float:
-    """How many MiB the server has more at most while its client hardly reads the reply."""
+    """MiB that the server has more at most while its client hardly reads the reply."""
     pid = system.pids[0]
     before = most = resident_bytes(pid)
     connection = Connection(system.ports[0])

@@ -63,7 +63,7 @@ def measure(system: System, options: Options) -> dict[str, float]:
 
 
 def paced_figures(found: dict[str, Any], spent: float) -> dict[str, float]:
-    """What is told of a run at a fixed rate.
+    """Figures of a run at a fixed rate.
 
     ``reached_per_s`` is less than the rate if the system did not keep up; ``late_p99_ms`` is how
     late the generator itself was, which is in no other figure.

@@ -1,4 +1,4 @@
-"""What a part of the benchmark is."""
+"""A part of the benchmark."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ OURS: Final = "crdtstream"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a run is made.
+    """Options of a run.
 
     Attributes:
         rounds: measurements of each, in turns.
@@ -35,7 +35,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a part has measured."""
+    """Measurements of a part."""
 
     samples: Sequence[Sample]
     skipped: Mapping[str, str] = field(default_factory=dict)

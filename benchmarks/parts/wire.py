@@ -97,7 +97,7 @@ def at_a_rate(system: System, *, seconds: float) -> int:
 
 
 def measure_redis(system: System, load: Load) -> dict[str, float]:
-    """What the replica was sent, by Redis's own count."""
+    """Bytes that the replica was sent, by Redis's own count."""
     run_load("groups", port=system.ports[0], key=KEY, count=1)
     before = system.client().info("replication")["master_repl_offset"]
     entries = load(system)
@@ -107,7 +107,7 @@ def measure_redis(system: System, load: Load) -> dict[str, float]:
 
 
 def measure(system: System, load: Load, between: Relay) -> dict[str, float]:
-    """What the other region was sent, by the node's count; and on the connection, both ways.
+    """Bytes that the other region was sent, by the node's count; and on the connection, both ways.
 
     The latter has gRPC's frames, the peer's acknowledgements and heartbeats in it.
     """

@@ -1,1 +1,1 @@
-"""What operators ask of a node: the admin service and the health pages."""
+"""The interface for operators of a node: the admin service and the health pages."""

@@ -1,12 +1,13 @@
-"""Where two regions differ: walks down the digests of both, and proves what it says.
+"""Finds where two regions differ: walks down the digests of both, and proves each difference.
 
     members, 256 buckets ─> keys of unequal buckets ─> parts of unequal keys ─> stretches of dots
     of an unequal lane ─> entries
 
-Regions go on taking writes, so what is unequal may be an effect on its way.  Two samples of each
-region decide, one after the other, each taken when its region has applied all that the one before
-has shown: a difference that both pairs show alike is none of effects (``core/comparing.py`` has the
-proof).  One that keeps changing is looked at again until the time is over, and then is *undecided*.
+Regions go on taking writes, so an inequality may be an effect on its way.  Two samples of each
+region decide.  They are taken in turns, each when its region has applied all effects that the
+sample before has shown.  A difference that both pairs show alike is not caused by effects on their
+way (``core/comparing.py`` has the proof).  A difference that keeps changing is sampled again until
+the time has expired, and then is *undecided*.
 """
 
 import time
@@ -29,7 +30,7 @@ KEYS_AT_ONCE: Final = 100_000
 # A lane is divided by this at each level.
 STRETCHES: Final = 256
 STRETCH_BITS: Final = 8
-# How long a region may take to apply what another one has shown.
+# Longest time for a region to apply what another one has shown.
 WAIT_MS: Final = 2_000
 PAUSE_SECONDS: Final = 0.05
 # Kind, group, lane.
@@ -48,7 +49,7 @@ class Side(Protocol):
 
 
 class Verdict(Enum):
-    """What is known of two regions, or of a part in both."""
+    """Result of the comparison of two regions, or of a part in both."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -73,7 +74,7 @@ class Difference:
         stretch: of a lane the dot numbers of the block that differs, the first and the last.
         n: of a lane the dot number of the first entry that differs.
         left, right: of an entry what each side has.
-        verdict: whether it is proved.
+        verdict: says if it is proved.
     """
 
     key: bytes
@@ -261,7 +262,7 @@ class Comparing:
                     if in_lane is not None:
                         found[name] = in_lane
                     elif verdict is Verdict.DIFFERENT:
-                        # What is kept of its macro nodes is wrong, and the entries are not.
+                        # The stored digests of its macro nodes are wrong, and the entries are not.
                         found[name] = told
                     else:
                         settled.add(name)
@@ -382,10 +383,13 @@ class Chain:
 
 
 def verdict_of(digests: Sequence[bytes | None]) -> Verdict:
-    """What samples in turns tell of one fact, or of facts that have dots; None: it is not there.
+    """Decide about one fact, or facts that have dots, by samples of left and right in turns.
 
     Two neighbours that are alike were equal.  Left, right, left, right with the lefts alike and the
     rights alike is no effect on its way.
+
+    Args:
+        digests: None: the fact does not exist there.
     """
     if any(one == other for one, other in pairwise(digests)):
         return Verdict.EQUAL

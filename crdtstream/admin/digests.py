@@ -1,7 +1,7 @@
-"""Digests of parts of this node's state, in pages: what two regions compare.
+"""Digests of parts of this node's state, in pages; two regions are compared by them.
 
-A walk takes turns of a millisecond with all else that the event loop does, so the state changes
-while it goes on; ``core/comparing.py`` says why that is good enough.
+A walk runs in slices of a millisecond between the other work of the event loop, so the state
+changes during the walk; ``core/comparing.py`` says why that is good enough.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import BatchError, decode_vv, encode_vv
-from crdtstream.turns import Turn
+from crdtstream.engine.turns import Turn
 from crdtstream.v1 import admin_pb2 as pb
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ WAIT_MS_MAX: Final = 60_000
 POLL_SECONDS: Final = 0.01
 STRETCHES_MAX: Final = 256
 BITS_MAX: Final = 56
-# Entries are hashed one macro node at a time, and at most so many of it.
+# Entries are hashed one macro node at a time, and at most this number at a time.
 ENTRIES_AT_ONCE: Final = Size(16, least=1)
 
 
@@ -50,7 +50,7 @@ class DigestsError(Exception):
 
 
 class Reads(Protocol):
-    """How entries are looked at of which some may be on disk only: an ``Engine``."""
+    """Reader of entries, even of those that are on disk only: an ``Engine``."""
 
     async def read(self, look: Callable[[], T]) -> T:
         """
@@ -93,7 +93,7 @@ class Digests:
         yield pb.DigestsReply(vv=encode_vv(self._replica.vv), items=page, is_last=True)
 
     async def _reaches(self, at_least: VersionVector, wait_ms: int) -> bool:
-        """Whether all of it is applied, or comes to be in time."""
+        """Wait until ``at_least`` is applied; False if it is not in time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
         while not covers(self._replica.vv, at_least):
@@ -136,7 +136,7 @@ class Digests:
     # --- What is asked for --------------------------------------------------------------------
 
     async def _members(self) -> AsyncGenerator[pb.DigestItem, None]:
-        members = digest_of_members(self._replica)
+        members = digest_of_members(self._replica.members)
         yield pb.DigestItem(kind=pb.DigestItem.Kind.MEMBERS, digest=members)
 
     async def _buckets(self) -> AsyncGenerator[pb.DigestItem, None]:
@@ -173,7 +173,7 @@ class Digests:
         sums = KeySums(self._replica, key)
         await self._all_of(sums.go_on)
         for part in sums.parts:
-            yield _part(part)
+            yield part_item(part)
 
     async def _stretches(self, of: pb.StretchesOf) -> AsyncGenerator[pb.DigestItem, None]:
         for number in range(of.first, of.first + of.count):
@@ -216,7 +216,7 @@ class Digests:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Others have their turn if this one is over."""
+        """Let other tasks run if this turn has ended."""
         if self._turn.is_over():
             await asyncio.sleep(0)
             self._turn = Turn()
@@ -238,7 +238,7 @@ def _bucket(number: int, keys: int, total: int) -> pb.DigestItem:
     return pb.DigestItem(number=number, size=keys, digest=digest)
 
 
-def _part(part: PartSum) -> pb.DigestItem:
+def part_item(part: PartSum) -> pb.DigestItem:
     kind, group, lane = part.name
     return pb.DigestItem(
         kind=KINDS[kind],

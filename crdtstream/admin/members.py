@@ -1,11 +1,12 @@
-"""Who is a member, for operators: the members of a node as a message, and changes of them."""
+"""Members, for operators: the members that a node knows as a message, and changes of them."""
 
 import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Add,
     Adopt,
     Change,
@@ -14,16 +15,20 @@ from crdtstream.core.membership.changes import (
     MembersError,
     Removal,
     Remove,
+    Revoke,
     Update,
 )
 from crdtstream.core.membership.members import Member, Members, Status, apply
+from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.uid import shown_uid
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.region.wishes import Make
 from crdtstream.replication.introductions import adoption_of
-from crdtstream.settings import NodeSettings, endpoint
+from crdtstream.settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 
+# Far below the day for which an expired certificate stays in the list (``revoked.py``).
+SKEW_MS_MAX: Final = 3_600_000
 STATUSES: Final = {
     Status.JOINING: pb.MemberStatus.Status.JOINING,
     Status.ACTIVE: pb.MemberStatus.Status.ACTIVE,
@@ -35,6 +40,7 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
     """The members as this node knows them; at epoch 0, as its file names them."""
     region = engine.region
     known = region.membership.known
+    numbers_left = known.numbers_left
     if known.epoch:
         members = [_status(one) for one in known.regions]
     else:
@@ -42,17 +48,19 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
         own = pb.MemberStatus(
             region=settings.region,
             status=configured,
-            grpc_address=endpoint(settings.host, settings.grpc_port),
-            resp_address=endpoint(settings.host, settings.resp_port),
-            http_address=endpoint(settings.host, settings.http_port),
+            grpc_address=settings.grpc_address,
+            resp_address=settings.resp_address,
+            http_address=settings.http_address,
         )
         peers = [
             pb.MemberStatus(region=peer.region, status=configured, grpc_address=peer.address)
             for peer in settings.peers
         ]
         members = sorted([own, *peers], key=lambda one: one.region)
+        # Epoch 0 names no regions, and the first change gives these their numbers.
+        numbers_left -= len(members)
     here = known.find(region.replica.region)
-    is_behind = region.membership.part.members.epoch < known.epoch
+    is_behind = region.membership.part.votes.pending_from <= known.epoch
     # A removed region gets no effects any more.
     pending = known.epoch if is_behind and here and here.status is not Status.REMOVED else 0
     return pb.MembersReply(
@@ -61,10 +69,22 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
         epoch=known.epoch,
         hash=known.hash,
         members=members,
-        numbers_left=known.numbers_left,
+        numbers_left=numbers_left,
         region=settings.region,
         pending_epoch=pending,
+        is_everywhere=region.has_members_everywhere,
+        http_tls=settings.tls_http,
+        revoked=_revoked(known),
     )
+
+
+def _revoked(members: Members) -> list[pb.RevokedCertificate]:
+    return [
+        pb.RevokedCertificate(
+            serial=one.serial, not_after_s=one.not_after, revoked_s=one.at, epoch=one.epoch
+        )
+        for one in members.revoked
+    ]
 
 
 def _status(member: Member) -> pb.MemberStatus:
@@ -86,7 +106,7 @@ def _status(member: Member) -> pb.MemberStatus:
 
 
 class _Asker:
-    """Whoever waits for the outcome of a change."""
+    """A caller that waits for the outcome of a change."""
 
     def __init__(self) -> None:
         self.told: asyncio.Future[Members] = asyncio.get_running_loop().create_future()
@@ -110,7 +130,7 @@ async def change(engine: Engine, make: Make, survivors: Iterable[RegionId] = ())
         The members behind it, as they are durable here.
 
     Raises:
-        MembersError: it was not decided, or nobody knows; the text says which, and what to do.
+        MembersError: it was not decided, or that is unknown; the text says which, and what to do.
     """
     asker = _Asker()
     engine.region.membership.wish(make, asker, engine.now(), survivors=survivors)
@@ -118,7 +138,7 @@ async def change(engine: Engine, make: Make, survivors: Iterable[RegionId] = ())
 
 
 async def adopt(
-    engine: Engine, settings: NodeSettings, *, absent: RegionId | None = None
+    engine: Engine, settings: NodeSettings, calls: PeerCalls, *, absent: RegionId | None = None
 ) -> Members:
     """Have all regions that the files name adopt the first epoch.
 
@@ -128,14 +148,19 @@ async def adopt(
     Raises:
         MembersError: a region does not answer, or the files differ.
     """
-    regions, voters = await adoption_of(engine, settings, absent=absent)
+    regions, voters = await adoption_of(engine, settings, calls, absent=absent)
     adopted = Adopt(tuple(regions))
     # One that recovers may wait for the dead one, and cannot vote before.
     return await change(engine, lambda members: adopted, [] if absent is None else voters)
 
 
 async def change_members(
-    engine: Engine, settings: NodeSettings, request: pb.ChangeMembersRequest, *, draw: int
+    engine: Engine,
+    settings: NodeSettings,
+    calls: PeerCalls,
+    request: pb.ChangeMembersRequest,
+    *,
+    draw: int,
 ) -> pb.ChangeMembersReply:
     """Have a change decided; a database that files made adopts them before.
 
@@ -143,39 +168,48 @@ async def change_members(
         draw: a random number, for the number of a region that is added.
 
     Raises:
-        MembersError: it was not decided, or nobody knows; the text says which, and what to do.
+        MembersError: it was not decided, or that is unknown; the text says which, and what to do.
     """
     membership = engine.region.membership
     if request.WhichOneof("change") is None:
         raise MembersError("a change of a kind that this version does not know; upgrade this node")
+    if request.HasField("revoke"):
+        _check_is_not_used_here(request.revoke, calls)
+        check_clock(pull.stats.clock_skew_ms for pull in engine.region.links.pulls.values())
+    # A repeated attempt is for the same change.
+    now = engine.now()
     removed = RegionId(request.remove.region)
     absent = removed if request.remove.force else None
     if request.dry_run:
         members = membership.known
         if not members.epoch:
-            regions, _ = await adoption_of(engine, settings, absent=absent)
+            regions, _ = await adoption_of(engine, settings, calls, absent=absent)
             members = apply(members, Adopt(tuple(regions)))
         if not request.HasField("adopt"):
-            members = apply(members, _change(request, members, draw))
+            members = apply(members, _change(request, members, draw, now))
         return pb.ChangeMembersReply(
             members=shown(members, engine, settings), region=_added(request, members)
         )
     members = membership.part.members
     if not members.epoch:
-        members = await adopt(engine, settings, absent=absent)
+        members = await adopt(engine, settings, calls, absent=absent)
     if not request.HasField("adopt"):
         survivors = map(RegionId, request.remove.survivors)
-        members = await change(engine, lambda before: _change(request, before, draw), survivors)
+        members = await change(
+            engine, lambda before: _change(request, before, draw, now), survivors
+        )
     return pb.ChangeMembersReply(
         members=shown(members, engine, settings), region=_added(request, members)
     )
 
 
 def shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:
-    """These members as this node would tell them."""
+    """These members as this node would report them."""
     reply = members_reply(engine, settings)
     del reply.members[:]
     reply.members.extend(map(_status, members.regions))
+    del reply.revoked[:]
+    reply.revoked.extend(_revoked(members))
     reply.epoch, reply.hash = members.epoch, members.hash
     return reply
 
@@ -191,7 +225,7 @@ def _added(request: pb.ChangeMembersRequest, members: Members) -> int:
     )
 
 
-def _change(request: pb.ChangeMembersRequest, members: Members, draw: int) -> Change:
+def _change(request: pb.ChangeMembersRequest, members: Members, draw: int, now: Millis) -> Change:
     """The change that is asked for, behind these members.
 
     Raises:
@@ -217,8 +251,41 @@ def _change(request: pb.ChangeMembersRequest, members: Members, draw: int) -> Ch
             return Update(member.region, contact)
         case "remove":
             return _removal(request.remove, members)
+        case "revoke":
+            return Revoke(request.revoke.serial, request.revoke.not_after_s, now // 1000)
         case kind:
             raise MembersError(f"this version does not know the change {kind!r}; upgrade this node")
+
+
+def _check_is_not_used_here(revoke: pb.RevokeCertificate, calls: PeerCalls) -> None:
+    """
+    Raises:
+        MembersError: this node uses the certificate, and all others would refuse its calls.
+    """
+    used = calls.certificates
+    if used is not None and serial_bytes(used.current.serial) == revoke.serial:
+        raise MembersError(
+            f"this node uses certificate {used.current.serial:x}: issue a new one for it, replace"
+            " its files, and then revoke the former one; or ask another region, with --force"
+        )
+
+
+def check_clock(skews_ms: Iterable[int]) -> None:
+    """Refuse to revoke by a clock that is wrong: what has expired by it would leave the list.
+
+    Args:
+        skews_ms: of the peers' clocks to this one's.
+
+    Raises:
+        MembersError: a clock is further from this one than ``SKEW_MS_MAX``.
+    """
+    skew_ms = max(skews_ms, key=abs, default=0)
+    if abs(skew_ms) > SKEW_MS_MAX:
+        raise MembersError(
+            f"the clocks of this node and of a peer are {abs(skew_ms) // 1000} s apart, and by a"
+            " wrong one certificates would count as expired: set the clock (NTP), or ask a node"
+            " whose clock is right"
+        )
 
 
 def _removal(remove: pb.RemoveRegion, members: Members) -> Remove:

@@ -1,9 +1,9 @@
-"""A region is removed whose node runs: a remaining region has it seal itself, and removes it.
+"""Removal of a region whose node runs: a remaining region has it seal itself, and removes it.
 
     asks it to seal itself, again and again, until all others durably have all of it
     ──> it is final for the next epoch ──> the removal is decided, for that epoch or not at all
 
-This end keeps nothing: whoever asks again, here or in another region, goes on where it was.
+This end keeps no state: a repeated request, here or in another region, goes on where it was.
 """
 
 import asyncio
@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
+from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.admin.members import adopt, change, shown
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Adopt, MembersError, Removal, Remove
+from crdtstream.core.member_changes import Adopt, MembersError, Removal, Remove
 from crdtstream.core.membership.members import Members, Status, apply
 from crdtstream.core.size import Seconds
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.region.sealing import LEASE_MS
 from crdtstream.region.wishes import UndecidedError
 from crdtstream.replication.introductions import adoption_of
@@ -31,26 +32,27 @@ Step: Final = wire.SealRequest.Step
 
 @dataclass(slots=True)
 class SealedRemoval:
-    """The removal of one region, as one remaining region goes about it.
+    """The removal of one region, as one remaining region does it.
 
     Attributes:
-        region: whom it removes.
-        heir: who takes over what only that one did; 0: the lowest active region that remains.
+        region: the one that it removes.
+        heir: takes over what only that one did; 0: the lowest active region that remains.
         seconds: how long the others may take to get all of it.
     """
 
     engine: Engine
     settings: NodeSettings
+    calls: PeerCalls
     region: RegionId
     heir: RegionId
     seconds: float
 
     async def run(self, *, dry_run: bool) -> AsyncGenerator[pb.SealedRemoval, None]:
-        """How far it is, in words, and at last the members without it.
+        """Remove the region; yields its progress in words, and at last the members without it.
 
         Raises:
             UndecidedError: the region is sealed for its removal, and that was not decided.
-            MembersError: it was not removed, and takes writes, or does so in a moment.
+            MembersError: it was not removed, and takes writes, or will in a moment.
         """
         membership = self.engine.region.membership
         if self.region in membership.known.removed:
@@ -61,11 +63,15 @@ class SealedRemoval:
                 yield step
             return
         if not membership.part.members.epoch:
-            await adopt(self.engine, self.settings)
+            await adopt(self.engine, self.settings, self.calls)
         apply(membership.part.members, self._removal(membership.part.members))
         epoch, told = 0, ""
         until = asyncio.get_running_loop().time() + self.seconds
         while not epoch:
+            if self.region in membership.known.removed:
+                # Somebody else was at it as well, with --force perhaps.
+                yield self._end(membership.known)
+                return
             epoch, progress = await self._asked()
             if not epoch and asyncio.get_running_loop().time() >= until:
                 epoch = await self._give_up(progress)
@@ -98,13 +104,13 @@ class SealedRemoval:
         return Remove(self.region, self.heir or min(left), Removal.SEALED)
 
     async def _rehearsed(self, members: Members) -> AsyncGenerator[pb.SealedRemoval, None]:
-        """What would be done; nothing changes."""
+        """Yield what would be done; nothing changes."""
         if not members.epoch:
-            regions, _ = await adoption_of(self.engine, self.settings)
+            regions, _ = await adoption_of(self.engine, self.settings, self.calls)
             members = apply(members, Adopt(tuple(regions)))
         removal = self._removal(members)
         after = apply(members, removal)
-        reply = await sealed(self.engine, self.region, wire.SealRequest(step=Step.LOOK))
+        reply = await sealed(self.engine, self.region, wire.SealRequest(step=Step.LOOK), self.calls)
         yield pb.SealedRemoval(
             progress=f"region {self.region} would take no writes, and hand over {reply.groups}"
             f" groups to region {removal.heir}"
@@ -123,11 +129,11 @@ class SealedRemoval:
             step=Step.SEAL, heir=self._removal(part.members).heir, epoch=part.votes.epoch
         )
         try:
-            reply = await sealed(self.engine, self.region, request)
+            reply = await sealed(self.engine, self.region, request, self.calls)
         except MembersError as error:
             return 0, str(error)
         if reply.epoch:
-            return reply.epoch, f"the others have all {reply.issued} effects of it"
+            return reply.epoch, f"the others have all {_effects(reply.issued)} of it"
         return 0, _progress(self.region, reply)
 
     async def _give_up(self, progress: str) -> int:
@@ -137,10 +143,10 @@ class SealedRemoval:
             The epoch that it has become final for just now.
 
         Raises:
-            MembersError: it is not; what to do.
+            MembersError: it is not; the text says what to do.
         """
         try:
-            await sealed(self.engine, self.region, wire.SealRequest(step=Step.END))
+            await sealed(self.engine, self.region, wire.SealRequest(step=Step.END), self.calls)
             what = f"Region {self.region} takes writes again"
         except MembersError:
             epoch, _ = await self._asked()
@@ -187,7 +193,11 @@ def _progress(region: RegionId, reply: wire.SealReply) -> str:
         return f"region {region} hands its groups over"
     if reply.lacks:
         lacks = ", ".join(f"region {one.region} lacks {one.effects}" for one in reply.lacks)
-        return f"of {reply.issued} effects of region {region}, {lacks}"
+        return f"of {_effects(reply.issued)} of region {region}, {lacks}"
     if reply.sealed:
         return f"region {region} takes no writes any more"
-    return f"the others have all {reply.issued} effects of region {region}"
+    return f"the others have all {_effects(reply.issued)} of region {region}"
+
+
+def _effects(count: int) -> str:
+    return f"{count} effect{'' if count == 1 else 's'}"

@@ -1,33 +1,45 @@
 """The ``Admin`` service: this node's status, its links, its tunables, its digest, the members."""
 
+import asyncio
 import contextlib
 import os
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import grpc
 
+from crdtstream.access.peer_calls import PeerCalls
+from crdtstream.access.rights import CALLER_RIGHTS, may_see_keys
+from crdtstream.aclfiles import Fault, PushError
 from crdtstream.admin.digests import Digests, DigestsError
+from crdtstream.admin.flushing import FlushError, Flushing
+from crdtstream.admin.links import LinksError, set_links
+from crdtstream.admin.machine import machine_status
 from crdtstream.admin.members import STATUSES, change_members, members_reply
+from crdtstream.admin.repairs import repair
 from crdtstream.admin.sealed_removal import SealedRemoval
-from crdtstream.admin.tunables import Tunables, TuneError
+from crdtstream.admin.tunables import Tunables, TuneError, TuneNotKnownError
+from crdtstream.certificates.watching import Certificates
+from crdtstream.commands.beyond_redis.version_vectors import encode_without_hashes
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import MembersError
-from crdtstream.core.stream import Stream
+from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.cold import UnreadableError
+from crdtstream.core.member_changes import MembersError
+from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
+from crdtstream.engine.repairer import Repairer, RepairError
 from crdtstream.passwords import password_mark
-from crdtstream.programs import UnreadableError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.retention import Keeping
 from crdtstream.region.wishes import UndecidedError
-from crdtstream.settings import NodeSettings, endpoint
+from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
@@ -57,9 +69,17 @@ PHASES: Final = {
     Phase.SAVING: pb.BootstrapStatus.Phase.SAVING,
 }
 
+PUSH_FAULTS: Final = {
+    Fault.CONTENT: grpc.StatusCode.INVALID_ARGUMENT,
+    Fault.NODE: grpc.StatusCode.FAILED_PRECONDITION,
+    Fault.DISK: grpc.StatusCode.UNAVAILABLE,
+}
+
 # A region that is to be removed is waited for no longer than this.
 SEALED_SECONDS_MAX: Final = 24 * 3600.0
-# How many calls walk through the state at a time, turn by turn.
+# Nor are others that are to get the deletes of a flush.
+FLUSH_SECONDS_MAX: Final = 24 * 3600.0
+# Number of calls that walk through the state at a time, turn by turn.
 DIGESTS_AT_ONCE: Final = 4
 
 
@@ -69,6 +89,10 @@ class NodeParts:
 
     Attributes:
         backup: a consistent cut of the folder as it is now, in pieces.
+        repairer: replaces a key that is damaged.
+        users: the users of the node.
+        calls: to the other regions.
+        certificates: of this node; None: it has none.
     """
 
     settings: NodeSettings
@@ -79,6 +103,43 @@ class NodeParts:
     clients: Callable[[], int]
     log_bytes: Callable[[], int]
     backup: Callable[[], AsyncGenerator[pb.BackupPiece, None]]
+    repairer: Repairer
+    calls: PeerCalls
+    users: "NodeUsers"
+    certificates: Certificates | None = None
+
+
+class NodeUsers(Protocol):
+    """Users of a node, as far as operators push them."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the aclfile that was pushed last; 0: none was."""
+
+    def count_and_hash(self) -> tuple[int, str]:
+        """Number of users, and a short hash of them."""
+
+    def push(
+        self,
+        content: bytes,
+        epoch: int,
+        *,
+        only_check: bool,
+        caller: bytes | None,
+        may_lock_out: bool,
+    ) -> tuple[int, str]:
+        """Have the users of an aclfile.
+
+        Args:
+            caller: the user that pushes it; None: it has logged in otherwise.
+            may_lock_out: also if nobody, or not the caller, could administer the node then.
+
+        Returns:
+            As ``count_and_hash`` of the users that the node has then, or would have.
+
+        Raises:
+            PushError: the text says why nothing has changed.
+        """
 
 
 class AdminService(rpc.AdminServicer):
@@ -90,18 +151,28 @@ class AdminService(rpc.AdminServicer):
         self._now = parts.engine.now
         self._is_backing_up = False
         self._digests_asked = 0
+        self._is_flushing = False
 
     async def Status(  # noqa: N802 - gRPC's name
         self,
         request: pb.StatusRequest,
-        _context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
+        context: "grpc.aio.ServicerContext[pb.StatusRequest, pb.StatusReply]",
     ) -> pb.StatusReply:
+        if (request.with_streams or request.with_digest) and not may_see_keys(CALLER_RIGHTS.get()):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                "streams and digests name keys: this user needs the rights +info and +keys",
+            )
         try:
             # Digests and counts may need entries that are on disk only.
             return await self._parts.engine.read(lambda: self._status(request))
         except UnreadableError:
             # All else is the more wanted when the disk is damaged.
-            return self._status(pb.StatusRequest())
+            return self.status()
+
+    def status(self) -> pb.StatusReply:
+        """The reply to a request that asks for nothing that takes time."""
+        return self._status(pb.StatusRequest())
 
     def _status(self, request: pb.StatusRequest) -> pb.StatusReply:
         parts, settings = self._parts, self._parts.settings
@@ -116,9 +187,13 @@ class AdminService(rpc.AdminServicer):
             started_ms=parts.started_ms,
             now_ms=self._now(),
             pid=os.getpid(),
-            resp_address=endpoint(settings.host, settings.resp_port),
-            grpc_address=endpoint(settings.host, settings.grpc_port),
-            http_address=endpoint(settings.host, settings.http_port),
+            resp_address=settings.resp_address,
+            grpc_address=settings.grpc_address,
+            http_address=settings.http_address,
+            resp_tls=not settings.resp_port,
+            http_tls=settings.tls_http,
+            certificate_serial=self._certificate_serial(),
+            machine=machine_status(),
             vv=encode_vv(replica.vv),
             durable_vv=encode_vv(region.outstanding.durable_vv),
             digest=replica.digest().decode() if request.with_digest else "",
@@ -140,7 +215,37 @@ class AdminService(rpc.AdminServicer):
             cuts=encode_vv({origin: end.last_n for origin, end in replica.ends.items()}),
             member_status=self._member_status(),
             leaving=self._leaving(),
+            lacks_votes=not region.membership.part.may_vote,
+            incarnations=region.numbering.said(),
+            histories=region.compared.said(),
+            incarnation=0 if region.numbering.own is None else region.numbering.own.number,
+            token=encode_without_hashes(replica, replica.vv).decode(),
+            users_hash=parts.users.count_and_hash()[1],
+            users_epoch=parts.users.epoch,
+            durable_token=encode_without_hashes(replica, region.outstanding.durable_vv).decode(),
         )
+
+    async def PushUsers(  # noqa: N802
+        self,
+        request: pb.PushUsersRequest,
+        context: "grpc.aio.ServicerContext[pb.PushUsersRequest, pb.PushUsersReply]",
+    ) -> pb.PushUsersReply:
+        try:
+            count, users_hash = self._parts.users.push(
+                request.aclfile,
+                request.epoch,
+                only_check=request.only_check,
+                caller=CALLER_RIGHTS.get().user,
+                may_lock_out=request.may_lock_out,
+            )
+        except PushError as error:
+            await context.abort(PUSH_FAULTS[error.fault], str(error))
+        return pb.PushUsersReply(users=count, users_hash=users_hash)
+
+    def _certificate_serial(self) -> bytes:
+        """Of the certificate by which other regions know this one; empty: there is none."""
+        used = self._parts.calls.certificates
+        return b"" if used is None else serial_bytes(used.current.serial)
 
     def _leaving(self) -> list[pb.LeavingRegion]:
         cuts = self._region.membership.cuts
@@ -149,7 +254,7 @@ class AdminService(rpc.AdminServicer):
         return [pb.LeavingRegion(region=one, silent=cuts.missing(one)) for one in leaving]
 
     def _member_status(self) -> "pb.MemberStatus.Status":
-        """Whether this region is a member, as it knows itself."""
+        """Status of this region as a member, as far as it knows itself."""
         member = self._region.membership.known.find(self._region.replica.region)
         return (
             pb.MemberStatus.Status.STATUS_UNSPECIFIED if member is None else STATUSES[member.status]
@@ -160,21 +265,11 @@ class AdminService(rpc.AdminServicer):
         request: pb.SetLinksRequest,
         context: "grpc.aio.ServicerContext[pb.SetLinksRequest, pb.SetLinksReply]",
     ) -> pb.SetLinksReply:
-        pulls = self._region.links.pulls
-        peers = [RegionId(peer) for peer in request.peers] or sorted(pulls)
-        for peer in peers:
-            if peer not in pulls:
-                known = ", ".join(str(region) for region in sorted(pulls)) or "none"
-                await context.abort(
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                    f"region {peer} is no peer of region {self._region.replica.region}; "
-                    f"its peers are {known}",
-                )
-        for peer in peers:
-            if request.paused:
-                pulls[peer].pause(self._now())
-            else:
-                pulls[peer].resume(self._now())
+        peers = [RegionId(peer) for peer in request.peers]
+        try:
+            set_links(self._region, peers, self._now(), paused=request.paused)
+        except LinksError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return pb.SetLinksReply(links=self._links())
 
     async def Tune(  # noqa: N802
@@ -186,7 +281,7 @@ class AdminService(rpc.AdminServicer):
             before, value = await self._parts.tunables.set(request.parameter, request.value)
         except TuneError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except StoreError as error:
+        except (StoreError, TuneNotKnownError) as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return pb.TuneReply(before=before, value=value)
 
@@ -258,7 +353,7 @@ class AdminService(rpc.AdminServicer):
         parts = self._parts
         try:
             return await change_members(
-                parts.engine, parts.settings, request, draw=secrets.randbits(32)
+                parts.engine, parts.settings, parts.calls, request, draw=secrets.randbits(32)
             )
         except UndecidedError as error:
             await context.abort(grpc.StatusCode.ABORTED, str(error))
@@ -273,6 +368,7 @@ class AdminService(rpc.AdminServicer):
         removal = SealedRemoval(
             self._parts.engine,
             self._parts.settings,
+            self._parts.calls,
             RegionId(request.region),
             RegionId(request.heir),
             min(max(request.seconds, 0.0), SEALED_SECONDS_MAX),
@@ -285,6 +381,71 @@ class AdminService(rpc.AdminServicer):
             await context.abort(grpc.StatusCode.ABORTED, str(error))
         except MembersError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def RepairKey(  # noqa: N802
+        self,
+        request: pb.RepairKeyRequest,
+        context: "grpc.aio.ServicerContext[pb.RepairKeyRequest, pb.RepairKeyReply]",
+    ) -> AsyncIterator[pb.RepairKeyReply]:
+        try:
+            steps = repair(self._region, self._parts.repairer, request)
+            async with contextlib.aclosing(steps):
+                async for step in steps:
+                    yield step
+        except RepairError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+    async def Flush(  # noqa: N802
+        self,
+        request: pb.FlushRequest,
+        context: "grpc.aio.ServicerContext[pb.FlushRequest, pb.FlushReply]",
+    ) -> AsyncIterator[pb.FlushReply]:
+        seconds = min(max(request.seconds, 0.0), FLUSH_SECONDS_MAX)
+        flushing = Flushing(self._parts.engine, seconds=seconds)
+        if request.dry_run:
+            yield await flushing.counted()
+            return
+        if self._is_flushing:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"another flush runs at region {self._region.replica.region}; when it has ended,"
+                " run this again",
+            )
+        self._is_flushing = True
+        try:
+            async with contextlib.aclosing(flushing.run()) as steps:
+                async for step in steps:
+                    yield step
+        except FlushError as error:
+            status = grpc.StatusCode
+            await context.abort(
+                status.ABORTED if error.is_unknown else status.FAILED_PRECONDITION, str(error)
+            )
+        finally:
+            self._is_flushing = False
+
+    async def ReloadCertificates(  # noqa: N802
+        self,
+        _request: pb.ReloadCertificatesRequest,
+        context: "grpc.aio.ServicerContext[pb.ReloadCertificatesRequest,"
+        " pb.ReloadCertificatesReply]",
+    ) -> pb.ReloadCertificatesReply:
+        certificates = self._parts.certificates
+        if certificates is None:
+            await context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"region {self._region.replica.region} has no certificate; set tls_cert_file and"
+                " tls_key_file in its file, and restart it",
+            )
+        fault = await certificates.reload()
+        used = certificates.current
+        return pb.ReloadCertificatesReply(
+            region=self._region.replica.region,
+            version=used.version,
+            valid_until_ms=int(used.not_after.timestamp() * 1000),
+            serial=f"{used.serial:x}",
+            fault=fault or "",
+        )
 
     def _digest(self, request: pb.DigestRequest) -> pb.DigestReply:
         replica = self._region.replica
@@ -324,6 +485,7 @@ class AdminService(rpc.AdminServicer):
             clock_skew_ms=pulled.clock_skew_ms,
             reconnects=pull.link.reconnects,
             relayed_origins=sorted(pull.origins - {peer}),
+            behind_ms=self._region.behind_ms(pull, asyncio.get_running_loop().time(), self._now()),
         )
 
     def _storage(self) -> pb.Storage:

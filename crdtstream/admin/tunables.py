@@ -1,13 +1,18 @@
-"""What can be changed while a node runs; remembered in its log's settings."""
+"""Parameters that can be changed while a node runs; they are kept in its log's settings."""
 
 from crdtstream.region.region import Region
 from crdtstream.region.tuning import tunables_of
 from crdtstream.settings import NodeSettings
+from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 
 
 class TuneError(Exception):
     """No such parameter or value; the text names the allowed ones."""
+
+
+class TuneNotKnownError(Exception):
+    """A value is written, and the disk did not say that it stays; the text says what to do."""
 
 
 class Tunables:
@@ -31,7 +36,28 @@ class Tunables:
 
         Raises:
             TuneError: no such parameter or value.
-            StoreError: it cannot be kept.  Nothing has changed then.
+            StoreError: it cannot be written.  Nothing has changed then.
+            TuneNotKnownError: it is written, and a power cut may take it back.  Nothing has
+                changed then until the next start, which may take either value.
+        """
+        before = self.check(parameter, value)
+        await self._log.set_meta(_meta_key(parameter), value)
+        try:
+            await self._log.sync()
+        except StoreError as error:
+            raise TuneNotKnownError(
+                f"{error}; {parameter} is still {before}, and may be {value} after a restart: set"
+                " it again when the disk is well"
+            ) from error
+        tuned = self._tuned[parameter]
+        tuned.put(value)
+        return before, tuned.get()
+
+    def check(self, parameter: str, value: str) -> str:
+        """The present value of one that can be set to ``value`` now.
+
+        Raises:
+            TuneError: no such parameter or value.
         """
         tuned = self._tuned.get(parameter)
         if tuned is None:
@@ -46,14 +72,10 @@ class Tunables:
         refusal = tuned.refusal(value)
         if refusal is not None:
             raise TuneError(f"{parameter} cannot be {value!r}: {refusal}")
-        before = tuned.get()
-        await self._log.set_meta(_meta_key(parameter), value)
-        await self._log.sync()
-        tuned.put(value)
-        return before, tuned.get()
+        return tuned.get()
 
     def allowed(self, parameter: str) -> tuple[str, ...]:
-        """What a parameter may be; nothing of one that cannot be tuned."""
+        """Values that a parameter may have; none if it cannot be tuned."""
         tuned = self._tuned.get(parameter)
         return () if tuned is None else tuned.tunable.allowed
 

@@ -6,41 +6,47 @@ from typing import Annotated
 import typer
 
 from crdtstream.admin.client import AdminClient, AdminError
-from crdtstream.cli.exit import MISUSED, fail
 from crdtstream.cli.progress import progress_bar
+from crdtstream.command_line.exit import fail, refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.reach import ReachOne
+from crdtstream.private_files import private_files
 from crdtstream.upkeep.backup import check_free, write_backup
 from crdtstream.upkeep.reading import UpkeepError
 
 
+@with_groups
 def backup(
+    reach: ReachOne,
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of the backup; not there yet, or empty.")
-    ],
-    address: Annotated[
-        str,
-        typer.Option("--from", metavar="HOST:PORT", help="The gRPC service of the region's node."),
+        Path, typer.Argument(metavar="DIR", help="Folder of the backup; a new or an empty one.")
     ],
 ) -> None:
     """Back up a region while its node runs: the state of one moment, with its version vector.
 
-    Everything that a power cut cannot take from the node when the backup begins is in it. It is
-    written under another name, read back, and renamed when it is whole; a backup that was cut off
-    leaves nothing, or a folder DIR.unfinished-… that can be deleted. The node goes on serving; its
-    folder is not written to.
+    The backup has everything that is durable on the node when it begins. It is written under
+    another name, read back, and renamed when it is whole. A backup that was cut off leaves nothing,
+    or a folder DIR.unfinished-… that can be deleted. The node goes on serving clients; nothing is
+    written to its folder.
 
     fsck and dump read a backup as they read a node's folder.
 
-    Example: crdtstream backup backups/monday --from 127.0.0.1:7381
+    Example: crdtstream backup backups/monday --address 127.0.0.1:7381
 
     Exit status: 0 written and verified, 1 the node does not answer or the backup failed, 2 the
-    folder is there already.
+    folder exists already.
     """
     try:
         check_free(folder)
     except UpkeepError as error:
-        fail(error, status=MISUSED)
+        refuse(error)
+    address, login = reach.checked(), reach.presented.login()
     try:
-        with AdminClient(address) as client, progress_bar() as progress:
+        with (
+            AdminClient(address, login=login) as client,
+            progress_bar() as progress,
+            private_files(),
+        ):
             manifest = write_backup(client.backup(), folder, progress)
     except (AdminError, UpkeepError) as error:
         fail(error)

@@ -1,4 +1,4 @@
-"""``crdtstream crdb``: who is a member of the database, and changes of that.
+"""``crdtstream crdb``: the members of the database, and changes of them.
 
 Commands, options and tables are those of Redis Enterprise's crdb-cli where it has them.
 """
@@ -23,15 +23,19 @@ from crdtstream.admin.client import (
     UnreachableError,
     survey,
 )
+from crdtstream.admin.region_reports import report_of, silent_report
 from crdtstream.cli.crdb_removal import (
     SEALED_SECONDS_DEFAULT,
     Removal,
     remove_forced,
     remove_sealed,
 )
-from crdtstream.cli.discovery import AddressOption, DirOption, addresses_of
-from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.tables import print_columns
+from crdtstream.command_line.exit import FAILED, fail, refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.options import JsonOption, YesOption
+from crdtstream.command_line.reach import Reach
+from crdtstream.command_line.watching import Watchable, WatchOption, print_json, watched
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.v1 import admin_pb2 as pb
 
@@ -75,15 +79,17 @@ InstanceOption: TypeAlias = Annotated[
         " url=HOST:PORT (HTTP).",
     ),
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON.")]
 DryRunOption: TypeAlias = Annotated[
     bool, typer.Option("--dry-run", help="Say what would be decided, and change nothing.")
 ]
 
 
-@app.command("list")
+@app.command("list", cls=Watchable)
+@with_groups
 def list_(
-    as_json: JsonOption = False, folder: DirOption = None, address: AddressOption = None
+    reach: Reach,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
 ) -> None:
     """Show all regions that are, or were, members.
 
@@ -91,20 +97,25 @@ def list_(
 
     Exit status: 0 shown, 1 no node answers.
     """
-    with _asked(folder, address) as client:
-        reply = client.members()
-    if as_json:
-        typer.echo(json.dumps(_as_json(reply), indent=2))
-        return
-    _print_list(reply)
+
+    def show() -> None:
+        with asked(reach) as client:
+            reply = client.members()
+        if as_json:
+            print_json(_as_json(reply), watch=watch)
+        else:
+            _print_list(reply)
+
+    watched(watch, show, as_json=as_json)
 
 
-@app.command()
+@app.command(cls=Watchable)
+@with_groups
 def get(
+    reach: Reach,
     guid: GuidOption = None,
     as_json: JsonOption = False,
-    folder: DirOption = None,
-    address: AddressOption = None,
+    watch: WatchOption = None,
 ) -> None:
     """Show the database and each region in full.
 
@@ -112,131 +123,134 @@ def get(
 
     Exit status: 0 shown, 1 no node answers, 2 it is another database.
     """
-    with _asked(folder, address) as client:
-        reply = client.members()
-    _check_guid(reply, guid)
-    if as_json:
-        typer.echo(json.dumps(_as_json(reply), indent=2))
-        return
-    _print_database(reply)
+
+    def show() -> None:
+        with asked(reach) as client:
+            reply = client.members()
+        check_guid(reply, guid)
+        if as_json:
+            print_json(_as_json(reply), watch=watch)
+        else:
+            _print_database(reply)
+
+    watched(watch, show, as_json=as_json)
 
 
-@app.command("health-report")
+@app.command("health-report", cls=Watchable)
+@with_groups
 def health_report(
-    guid: GuidOption = None, folder: DirOption = None, address: AddressOption = None
+    reach: Reach,
+    guid: GuidOption = None,
+    watch: WatchOption = None,
 ) -> None:
     """Show what each region knows of the members, and its links, as JSON.
 
-    Regions that know different epochs, or links that are down, are what to look for.
+    Look for regions that know different epochs, and for links that are down. `status` of a region
+    is ok if it takes writes and all its links are up; regions that agree have the same `history`.
 
     Example: crdtstream crdb health-report
 
-    Exit status: 0 all answer, agree and are linked, 1 not so, 2 it is another database.
+    Exit status: 0 all answer, agree and are linked, 1 they do not, 2 it is another database.
     """
-    with _asked(folder, address) as client:
-        members = client.members()
-        _check_guid(members, guid)
-        found = survey([client.address])
-    removed = pb.MemberStatus.Status.REMOVED
-    wanted = {one.region: one for one in members.members if one.status != removed}
-    report = [_health(region, wanted[region], found) for region in sorted(wanted)]
-    typer.echo(json.dumps(report, indent=2))
-    hashes = {str(one["history"]) for one in report}
-    is_well = len(hashes) == 1 and all(one["status"] == "ok" for one in report)
-    raise typer.Exit(code=0 if is_well else FAILED)
+
+    def show() -> None:
+        with asked(reach) as client:
+            members = client.members()
+            check_guid(members, guid)
+            found = survey([client.address], login=client.login)
+        removed = pb.MemberStatus.Status.REMOVED
+        wanted = {one.region: one for one in members.members if one.status != removed}
+        report = [_health(wanted[region], members, found) for region in sorted(wanted)]
+        print_json(report, watch=watch)
+        hashes = {str(one["history"]) for one in report}
+        is_well = len(hashes) == 1 and all(one["status"] == "ok" for one in report)
+        raise typer.Exit(code=0 if is_well else FAILED)
+
+    watched(watch, show, as_json=True)
 
 
-def _health(region: int, member: pb.MemberStatus, found: Survey) -> dict[str, object]:
-    """One region of the report; the keys are those of crdb-cli where it has them."""
-    name = member.name or f"region-{region}"
-    about = {"cluster_name": name, "id": region, "history": "", "connections": []}
-    address = found.addresses.get(RegionId(region))
-    if address is None:
+def _health(member: pb.MemberStatus, members: pb.MembersReply, found: Survey) -> dict[str, object]:
+    """One region of the report: crdb-cli's keys behind those of ours."""
+    region = RegionId(member.region)
+    about = {"id": region, "status": "error", "history": "", "fault": ""}
+    if region not in found.addresses:
         error = found.unreachable.get(member.grpc_address, "it does not answer")
-        return {**about, "status": "error", "connection_error": error}
+        return {**about, **silent_report(member, members, ""), "connection_error": error}
     try:
-        with AdminClient(address) as client:
+        with found.client(region) as client:
             its = client.members()
     except AdminError as error:
-        return {**about, "status": "error", "connection_error": str(error)}
-    reply = found.replies[RegionId(region)]
-    links = [
-        {"id": link.peer, "status": "up" if link.state == UP else "down", "error": link.error}
-        for link in reply.links
-    ]
-    is_well = not reply.fault and all(link["status"] == "up" for link in links)
-    return {
-        **about,
-        "guid": its.database_uid,
-        "name": its.database_id,
-        "active_config_version": its.epoch,
-        "history": its.hash.hex(),
-        "instances": [{"id": one.region, "status": STATUSES[one.status]} for one in its.members],
-        "fault": reply.fault,
-        "connections": links,
-        "status": "ok" if is_well else "error",
-    }
+        return {**about, **silent_report(member, members, ""), "connection_error": str(error)}
+    reply = found.replies[region]
+    links = {RegionId(link.peer): link.state == UP for link in reply.links}
+    about |= {"history": its.hash.hex(), "fault": reply.fault}
+    if all(links.values()) and not reply.fault:
+        about["status"] = "ok"
+    return {**about, **report_of(its, links, encrypted=found.login.certificates is not None)}
 
 
 @app.command()
+@with_groups
 def adopt(
+    reach: Reach,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make the regions that the nodes' files name the members of epoch 1.
 
-    Any other change does so by itself before. All regions must be up and their files must name the
-    same regions, each by one address; else the difference is printed, and nothing has changed.
+    Any other change first does this by itself. All regions must be up, and their files must name
+    the same regions, each by one address. Otherwise the difference is printed, and nothing changes.
 
     Example: crdtstream crdb adopt --dry-run
 
-    Exit status: 0 they are, 1 a node did not answer or the files differ, 2 it is another database.
+    Exit status: 0 they are members, 1 a node did not answer or the files differ, 2 it is another
+    database.
     """
     request = pb.ChangeMembersRequest(dry_run=dry_run, adopt=pb.AdoptRegions())
-    with _asked(folder, address) as client:
+    with asked(reach) as client:
         before = client.members()
-        _check_guid(before, guid)
+        check_guid(before, guid)
         if before.epoch:
-            typer.echo("the members are adopted already")
-            _print_list(before)
+            typer.echo("the members are adopted already", err=as_json)
+            _show(before, as_json=as_json)
             return
-        _tell(client.change_members(request).members, dry_run=dry_run)
+        _tell(client.change_members(request).members, dry_run=dry_run, as_json=as_json)
 
 
 @app.command("add-instance")
+@with_groups
 def add_instance(
+    reach: Reach,
     instance: InstanceOption,
     token_file: Annotated[
         Path,
         typer.Option(
             metavar="PATH",
-            help="Where the token is written with which the node of the region joins; a new file.",
+            help="New file for the token with which the node of the region joins.",
         ),
     ],
     hours: Annotated[
-        float, typer.Option(help="For how long the token is good.", min=0.01, max=24 * 365)
+        float, typer.Option(help="How long the token is valid.", min=0.01, max=24 * 365)
     ] = HOURS_DEFAULT,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Let one more region join, and write the token for its node.
 
-    More than half of the regions must be up; none may be missing that has not heard of the change
-    before. Numbers are given once: a region that is removed leaves its number unused.
+    More than half of the regions must be up, and so must every region that has not yet heard of
+    the previous change. Each number is used once: that of a removed region is not used again.
 
     Example: crdtstream crdb add-instance --token-file eu.token --instance
     fqdn=eu,replication_endpoint=10.0.0.4:7384,endpoint=10.0.0.4:6384,url=10.0.0.4:8384
 
-    Exit status: 0 it may join, 1 it was not decided or nobody knows, 2 misuse.
+    Exit status: 0 it may join, 1 it was not decided or that is unknown, 2 misuse.
     """
     given = _parsed(instance)
     for key in ("fqdn", "replication_endpoint"):
         if key not in given:
-            fail(f"--instance: {key}=… is missing", status=MISUSED)
+            refuse(f"--instance: {key}=… is missing")
     secret = secrets.token_bytes(TOKEN_BYTES)
     expires_ms = round((time.time() + hours * 3600) * 1000)
     request = pb.ChangeMembersRequest(
@@ -250,10 +264,10 @@ def add_instance(
             token_expires_ms=expires_ms,
         ),
     )
-    with _asked(folder, address) as client:
-        _check_guid(client.members(), guid)
+    with asked(reach) as client:
+        check_guid(client.members(), guid)
         if dry_run:
-            _tell(client.change_members(request).members, dry_run=True)
+            _tell(client.change_members(request).members, dry_run=True, as_json=as_json)
             return
         # Before the change: a region whose token is lost could only be removed again.
         _write_token(token_file, secret)
@@ -265,32 +279,34 @@ def add_instance(
         except AdminError:
             token_file.unlink()
             raise
-    _tell(reply.members, dry_run=False)
+    _tell(reply.members, dry_run=False, as_json=as_json)
     until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(expires_ms / 1000))
     typer.echo(
         f"Region {reply.region} may join until {until} UTC. Bring {token_file} to its machine, and"
         f" start its node there:\ncrdtstream node --join {client.address} --token-file"
-        f" {token_file} --config region-{reply.region}.toml"
+        f" {token_file} --config region-{reply.region}.toml",
+        err=as_json,
     )
 
 
 @app.command()
+@with_groups
 def update(
+    reach: Reach,
     region: IdOption,
     instance: InstanceOption,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Change the name or the addresses of a region; keys that are not named stay as they are.
 
-    The others go on at the new address without a restart. Start the region's own node there.
+    The other regions use the new address without a restart. Start the region's own node there.
 
     Example: crdtstream crdb update --instance-id 2
     --instance replication_endpoint=10.0.0.9:7382
 
-    Exit status: 0 changed, 1 it was not decided or nobody knows, 2 misuse.
+    Exit status: 0 changed, 1 it was not decided or that is unknown, 2 misuse.
     """
     given = _parsed(instance)
     request = pb.ChangeMembersRequest(
@@ -303,17 +319,21 @@ def update(
             http_address=given.get("url", ""),
         ),
     )
-    with _asked(folder, address) as client:
+    with asked(reach) as client:
         before = client.members()
-        _check_guid(before, guid)
+        check_guid(before, guid)
         if any(one.region == region and _has(one, given) for one in before.members):
-            typer.echo(f"region {region} has this name and these addresses already")
+            typer.echo(f"region {region} has this name and these addresses already", err=as_json)
+            if as_json:
+                _show(before, as_json=True)
             return
-        _tell(client.change_members(request).members, dry_run=dry_run)
+        _tell(client.change_members(request).members, dry_run=dry_run, as_json=as_json)
 
 
 @app.command("remove-instance")
+@with_groups
 def remove_instance(
+    reach: Reach,
     region: IdOption,
     force: Annotated[
         bool,
@@ -326,7 +346,7 @@ def remove_instance(
         bool,
         typer.Option(
             "--without-majority",
-            help="Of all active regions less than half are left: those that answer go on alone.",
+            help="No majority of the active regions is left: those that answer go on alone.",
         ),
     ] = False,
     heir: Annotated[
@@ -335,7 +355,7 @@ def remove_instance(
             metavar="N",
             min=0,
             max=REGION_MAX,
-            help="Who takes over what only it did. Default: the lowest that remains.",
+            help="Region that takes over what only it did. Default: the lowest that remains.",
         ),
     ] = 0,
     timeout: Annotated[
@@ -346,36 +366,37 @@ def remove_instance(
             min=0,
         ),
     ] = SEALED_SECONDS_DEFAULT,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove a region for good: one that runs, one that has not joined yet, or one that is dead.
 
-    One that runs takes no writes from then on. It hands the groups whose home it is over to the
-    heir, the others get all that it issued, and it is removed: nothing is lost. If the others do
-    not get it in time, the command says who lacks what, and the region takes writes again.
+    A region that runs takes no more writes, and hands the groups whose home it is over to the heir.
+    When the others have all that it issued, it is removed: nothing is lost. If they do not get it
+    in time, the command says which region lacks what, and the region takes writes again.
 
-    A dead one is removed with --force, after the command has shown what is known to be lost and
-    has asked. More than half of all active regions must agree, the dead one not among them. Where
-    less are left, --without-majority goes on with those that answer: never do that while the
-    others may be alive behind a partition, as both parts would go on and could not meet again.
+    A dead region is removed with --force. The command first shows what is known to be lost, and
+    asks. More than half of all active regions must agree, and the dead one cannot. Where fewer are
+    left, --without-majority goes on with those that answer. Never use it while the others may be
+    alive behind a partition: both parts would go on, and could not be joined again.
 
     Example: crdtstream crdb remove-instance --instance-id 3
 
-    Exit status: 0 it is no member, 1 it was not decided or nobody knows, 2 misuse.
+    Exit status: 0 it is no member, 1 it was not decided or that is unknown, 2 misuse.
     """
     if without_majority and not force:
-        fail("--without-majority belongs to --force", status=MISUSED)
-    with _asked(folder, address) as client:
+        refuse("--without-majority belongs to --force")
+    with asked(reach) as client:
         before = client.members()
-        _check_guid(before, guid)
-        removal = Removal(region, heir, yes=yes, dry_run=dry_run)
+        check_guid(before, guid)
+        removal = Removal(region, heir, yes=yes, dry_run=dry_run, as_json=as_json)
         status = next((one.status for one in before.members if one.region == region), None)
         if status == pb.MemberStatus.Status.REMOVED:
-            typer.echo(f"region {region} is removed already")
+            typer.echo(f"region {region} is removed already", err=as_json)
+            if as_json:
+                _show(before, as_json=True)
             return
         if force:
             reply = remove_forced(client, removal, without_majority=without_majority)
@@ -385,18 +406,19 @@ def remove_instance(
             reply = client.change_members(changes).members
         else:
             reply = remove_sealed(client, removal, seconds=timeout)
-        _tell(reply, dry_run=dry_run)
+        _tell(reply, dry_run=dry_run, as_json=as_json)
 
 
 # --- Asking ---------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _asked(folder: Path | None, given: list[str] | None) -> Iterator[AdminClient]:
+def asked(reach: Reach) -> Iterator[AdminClient]:
     """The first node that answers; ends the program if none does, or if it refuses."""
+    login = reach.login()
     failures = []
-    for address in addresses_of(folder, given):
-        with AdminClient(address) as client:
+    for address in reach.addresses():
+        with AdminClient(address, login=login) as client:
             try:
                 client.members()
             except AdminError as error:
@@ -410,12 +432,9 @@ def _asked(folder: Path | None, given: list[str] | None) -> Iterator[AdminClient
     fail("\n       ".join(failures))
 
 
-def _check_guid(reply: pb.MembersReply, guid: str | None) -> None:
+def check_guid(reply: pb.MembersReply, guid: str | None) -> None:
     if guid not in (None, reply.database_uid):
-        fail(
-            f"no database {guid}; there is {reply.database_uid} ({reply.database_id})",
-            status=MISUSED,
-        )
+        refuse(f"no database {guid}; there is {reply.database_uid} ({reply.database_id})")
 
 
 def _parsed(instance: str) -> dict[str, str]:
@@ -425,15 +444,17 @@ def _parsed(instance: str) -> dict[str, str]:
         key, equals, value = part.strip().partition("=")
         if not equals or key not in INSTANCE_KEYS or not value:
             known = ", ".join(INSTANCE_KEYS)
-            fail(f"--instance: {part!r} is no KEY=VALUE; keys are {known}", status=MISUSED)
+            refuse(f"--instance: {part!r} is no KEY=VALUE; keys are {known}")
         if key in found:
-            fail(f"--instance: {key} stands there twice", status=MISUSED)
-        found[key] = value.removeprefix("http://").rstrip("/") if key == "url" else value
+            refuse(f"--instance: {key} stands there twice")
+        if key == "url":
+            value = value.removeprefix("http://").removeprefix("https://").rstrip("/")
+        found[key] = value
     return found
 
 
 def _has(member: pb.MemberStatus, given: dict[str, str]) -> bool:
-    """Whether a member is called and reached as it is given."""
+    """True if a member has the name and addresses in ``given``."""
     has = {
         "fqdn": member.name,
         "replication_endpoint": member.grpc_address,
@@ -447,9 +468,9 @@ def _write_token(path: Path, secret: bytes) -> None:
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        fail(f"{path} exists already; name a new file", status=MISUSED)
+        refuse(f"{path} exists already; name a new file")
     except OSError as error:
-        fail(f"{path} cannot be written: {error.strerror}", status=MISUSED)
+        refuse(f"{path} cannot be written: {error.strerror}")
     with open(file, "w", encoding="ascii") as token:
         token.write(f"{secret.hex()}\n")
 
@@ -457,10 +478,18 @@ def _write_token(path: Path, secret: bytes) -> None:
 # --- Telling --------------------------------------------------------------------------------------
 
 
-def _tell(reply: pb.MembersReply, *, dry_run: bool) -> None:
+def _tell(reply: pb.MembersReply, *, dry_run: bool, as_json: bool) -> None:
+    """Show the members as they are after a change, or would be."""
     if dry_run:
-        typer.echo("Nothing has changed. It would be:")
-    _print_list(reply)
+        typer.echo("Nothing has changed. It would be:", err=as_json)
+    _show(reply, as_json=as_json)
+
+
+def _show(reply: pb.MembersReply, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(_as_json(reply), indent=2))
+    else:
+        _print_list(reply)
 
 
 _LIST: Final = ("CRDB-GUID", "NAME", "REPL-ID", "CLUSTER-FQDN", "STATUS", "REPLICATION-ENDPOINT")
@@ -496,6 +525,7 @@ def _print_database(reply: pb.MembersReply) -> None:
     if reply.epoch:
         typer.echo(f"History: {reply.hash.hex()}")
         typer.echo(f"Region numbers left: {reply.numbers_left}")
+    scheme = "https" if reply.http_tls else "http"
     for one in reply.members:
         typer.echo("Instance:")
         typer.echo(f"  Id: {one.region}")
@@ -506,7 +536,7 @@ def _print_database(reply: pb.MembersReply) -> None:
         if one.resp_address:
             typer.echo(f"    Endpoint: {one.resp_address}")
         if one.http_address:
-            typer.echo(f"    URL: http://{one.http_address}")
+            typer.echo(f"    URL: {scheme}://{one.http_address}")
         if one.changed_epoch:
             typer.echo(f"  Added at epoch: {one.added_epoch}")
             typer.echo(f"  Changed at epoch: {one.changed_epoch}")

@@ -1,4 +1,4 @@
-"""``crdtstream crdb verify``: whether the regions have the same, and where they first differ."""
+"""``crdtstream crdb verify``: checks that regions are equal, and shows where they first differ."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crdtstream.admin.client import AdminClient, AdminError, Survey, vv_of
+from crdtstream.admin.client import AdminError, Survey, vv_of
 from crdtstream.admin.comparing import Comparing, Difference, EntryFound, Pair, Verdict
-from crdtstream.cli.crdb import GuidOption, JsonOption
-from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
-from crdtstream.cli.exit import FAILED, MISUSED, fail
+from crdtstream.cli.crdb import GuidOption
 from crdtstream.cli.tables import print_columns
+from crdtstream.command_line.exit import FAILED, MISUSED, fail, refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.options import JsonOption
+from crdtstream.command_line.reach import Reach, answering
 from crdtstream.core.clock import format_vv
 from crdtstream.core.comparing import PartKind
 from crdtstream.core.ids import REGION_MAX, RegionId
@@ -31,7 +33,9 @@ _PARTS: Final = {
 }
 
 
+@with_groups
 def verify(
+    reach: Reach,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="Compare only this key.")
     ] = None,
@@ -52,34 +56,30 @@ def verify(
     timeout_seconds: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", min=0, help="How long a key that changes is looked at."
+            "--timeout", metavar="SECONDS", min=0, help="How long a key that changes is compared."
         ),
     ] = 10.0,
     guid: GuidOption = None,
     as_json: JsonOption = False,
-    folder: DirOption = None,
-    address: AddressOption = None,
 ) -> None:
     """Compare what the regions have, and name the first entry of a stream that differs.
 
     Regions go on taking writes. They are compared by digests: of 256 buckets of keys, of keys, of
-    their lanes, groups and other parts, of stretches of a lane, of entries. A difference counts as
-    proved if both regions show it twice, in turns, each after it has applied all that the other one
-    had: no effect on its way looks like that. What changes all the time is undecided; to have it
-    compared, stop its writers, or run CLIENT PAUSE 10000 WRITE in every region.
+    their lanes, groups and other parts, of stretches of a lane, of entries. A difference is proved
+    if both regions show it twice, in turns, each after it has applied all that the other one had:
+    effects on their way cannot cause that. A key that changes all the time is undecided; to compare
+    it, stop its writers, or run CLIENT PAUSE 10000 WRITE in every region.
 
     Example: crdtstream crdb verify --key flights
 
     Exit status: 0 all are equal, 1 some differ, are undecided or do not answer, 2 misuse, or it is
     another database.
     """
-    found = find_regions(folder, address)
-    _check_database(found, guid)
+    found = reach.find_regions()
+    check_database(found, guid)
     chosen = _chosen(found, regions)
     with ExitStack() as stack:
-        clients = {
-            one: stack.enter_context(AdminClient(found.addresses[one])) for one in sorted(chosen)
-        }
+        clients = {one: stack.enter_context(found.client(one)) for one in sorted(chosen)}
         comparing = Comparing(
             clients,
             differences_max=limit,
@@ -101,15 +101,14 @@ def verify(
     raise typer.Exit(code=0 if is_equal and not silent else FAILED)
 
 
-def _check_database(found: Survey, guid: str | None) -> None:
+def check_database(found: Survey, guid: str | None) -> None:
     uids = {reply.database_uid for reply in found.replies.values()}
     if guid is not None and uids != {guid}:
-        fail(f"no database {guid}; there is {', '.join(sorted(uids))}", status=MISUSED)
+        refuse(f"no database {guid}; there is {', '.join(sorted(uids))}")
     if len(uids) > 1:
-        fail(
+        refuse(
             f"these regions belong to several databases, which have nothing in common:"
-            f" {', '.join(sorted(uid or '(none yet)' for uid in uids))}",
-            status=MISUSED,
+            f" {', '.join(sorted(uid or '(none yet)' for uid in uids))}"
         )
 
 
@@ -118,13 +117,14 @@ def _chosen(found: Survey, regions: Sequence[int] | None) -> list[RegionId]:
     chosen = (
         list(found.replies) if not regions else [RegionId(one) for one in dict.fromkeys(regions)]
     )
-    known = ", ".join(map(str, found.replies))
     for one in chosen:
-        if one not in found.replies:
-            fail(f"region {one} does not answer, or there is none; regions that do: {known}")
+        answering(found, one)
     if len(chosen) < 2:
         silent = "".join(f"\n       {why}" for why in found.unreachable.values())
-        fail(f"two regions are needed to compare; there is {known}{silent}", status=MISUSED)
+        known = ", ".join(map(str, found.replies))
+        # A region that is down may have differences, and one alone has nothing to be compared with.
+        status = FAILED if silent else MISUSED
+        fail(f"two regions are needed to compare; there is {known}{silent}", status=status)
     return chosen
 
 
@@ -138,7 +138,7 @@ def _print(found: Survey, chosen: Sequence[RegionId], pairs: Sequence[Pair]) -> 
         )
     print_columns(_COLUMNS, [_row(pair) for pair in pairs])
     for pair in pairs:
-        for line in _lines(pair):
+        for line in lines_of(pair):
             typer.echo(line)
 
 
@@ -155,7 +155,7 @@ def _row(pair: Pair) -> Sequence[str]:
     )
 
 
-def _lines(pair: Pair) -> Iterator[str]:
+def lines_of(pair: Pair) -> Iterator[str]:
     """Every difference of two regions, and what to do about it."""
     for one in pair.differences:
         yield f"{pair.left} - {pair.right}  {one.verdict.value}: {_where(one)}"
@@ -165,17 +165,22 @@ def _lines(pair: Pair) -> Iterator[str]:
         yield f"{pair.left} - {pair.right}  {pair.obstacle}"
     if any(one.verdict is Verdict.UNDECIDED for one in pair.differences):
         yield (
-            f"{pair.left} - {pair.right}  undecided is what writers changed all the time: stop"
-            " them, or run CLIENT PAUSE 10000 WRITE in every region, and verify again with --key"
+            f"{pair.left} - {pair.right}  undecided keys were changed all the time: stop their"
+            " writers, or run CLIENT PAUSE 10000 WRITE in every region, and verify again with --key"
         )
 
 
+def part_name(part: PartKind, group: bytes, lane: int) -> str:
+    """Name of a part."""
+    return _PARTS[part].format(lane=lane, group=shown(group))
+
+
 def _where(one: Difference) -> str:
-    name = _PARTS[one.part].format(lane=one.lane, group=_text(one.group))
+    name = part_name(one.part, one.group, one.lane)
     if one.part is PartKind.MEMBERS:
         return name
     stretch = "" if one.stretch is None else ", dots {}-{}".format(*one.stretch)
-    return f"key {_text(one.key)}: {name}{stretch}"
+    return f"key {shown(one.key)}: {name}{stretch}"
 
 
 def _entries(pair: Pair, one: Difference) -> str:
@@ -190,7 +195,8 @@ def _entries(pair: Pair, one: Difference) -> str:
     return f"both have {left.id}, with unequal fields or producer"
 
 
-def _text(name: bytes) -> str:
+def shown(name: bytes) -> str:
+    """A key, or the name of a group, in a line of text."""
     return name.decode("utf-8", "backslashreplace")
 
 
@@ -205,12 +211,12 @@ def _as_json(
             }
             for region in chosen
         ],
-        "pairs": [_pair_as_json(pair) for pair in pairs],
+        "pairs": [pair_as_json(pair) for pair in pairs],
         "unreachable": list(silent),
     }
 
 
-def _pair_as_json(pair: Pair) -> Mapping[str, Any]:
+def pair_as_json(pair: Pair) -> Mapping[str, Any]:
     return {
         "regions": [pair.left, pair.right],
         "status": pair.verdict.value,
@@ -224,10 +230,10 @@ def _pair_as_json(pair: Pair) -> Mapping[str, Any]:
 def _difference_as_json(pair: Pair, one: Difference) -> Mapping[str, Any]:
     told: dict[str, Any] = {
         "status": one.verdict.value,
-        "key": _text(one.key),
+        "key": shown(one.key),
         "part": one.part.name.lower(),
         "lane": one.lane,
-        "group": _text(one.group),
+        "group": shown(one.group),
     }
     if one.stretch is not None:
         sides = {str(pair.left): one.left, str(pair.right): one.right}

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from crdtstream.cli.exit import fail
+from crdtstream.command_line.exit import fail
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.settings import RESP_PORT_BASE
 
@@ -22,10 +22,10 @@ def demo(
         int, typer.Option(help="As for `crdtstream up`: where the three regions listen.")
     ] = RESP_PORT_BASE,
 ) -> None:
-    """Write hourly weather of three airports in three regions at once, and count what became of it.
+    """Write hourly weather of three airports in three regions at once, and count what arrives.
 
-    Starts three regions for this, in a folder that goes with them. Halfway region 2 is cut off,
-    and later joined again.
+    Starts three regions for this, in a folder that is deleted at the end. Halfway region 2 is cut
+    off, and later reconnected.
 
     Example: crdtstream demo --rows 3000
 
@@ -33,7 +33,7 @@ def demo(
     """
     from crdtstream.demo import report, weather
 
-    # SIGTERM as Ctrl-C: the regions stop and their folder goes.
+    # SIGTERM as Ctrl-C: the regions stop and their folder is deleted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         observations = weather.load(rows)
@@ -55,4 +55,4 @@ def demo(
     report.show(outcome, Console())
     failures = outcome.failures()
     if failures:
-        fail("\n  ".join(["what should hold does not:", *failures]))
+        fail("\n  ".join(["these promises do not hold:", *failures]))

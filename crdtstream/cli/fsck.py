@@ -1,13 +1,13 @@
-"""``crdtstream fsck``: is a folder sound?"""
+"""``crdtstream fsck``: checks that a folder is sound."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.progress import progress_bar
 from crdtstream.cli.tables import new_table, print_table
+from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.core.clock import format_vv
 from crdtstream.upkeep.backup import UNFINISHED
 from crdtstream.upkeep.fsck import check_folder
@@ -30,15 +30,15 @@ def fsck(
 ) -> None:
     """Check a region's folder while its node is stopped; a backup's folder, too.
 
-    It looks at every checksum, at SQLite's structures, at dots and contexts, at each macro node of
-    the checkpoints; it reads the newest sound checkpoint and lives through the log behind it, to
-    see that lanes ascend and pending entries lie inside them. It prints what each check found, and
-    the digest, which CRDT.DIGEST of the node would answer. Without --repair nothing is changed.
+    It checks every checksum, SQLite's structures, dots and contexts, and each macro node of the
+    checkpoints. It reads the newest sound checkpoint, replays the log behind it, and checks that
+    lanes ascend and pending entries lie inside them. It prints the result of each check, and the
+    digest that CRDT.DIGEST of the node would return. Without --repair nothing is changed.
 
-    --repair makes the log's index again if that is all that is damaged. It deletes what a
-    checkpoint left that was never finished, and a damaged newer checkpoint where the one before it
-    and the log behind that are whole. What is lost it cannot bring back: start the region from a
-    backup or with an empty folder; it takes its effects back from the other regions.
+    --repair makes the log's index again if only that is damaged. It deletes the remains of a
+    checkpoint that was never finished, and a damaged newer checkpoint if the one before it and the
+    log behind that are whole. It cannot restore lost data: start the region from a backup or with
+    an empty folder; it takes its effects back from the other regions.
 
     Example: crdtstream fsck crdtstream-data/region-1
 
@@ -63,7 +63,7 @@ def fsck(
                 repair_checkpoints(folder, report.goes_back_to)
                 report = check_folder(folder, progress, expect=expect)
     except UpkeepError as error:
-        fail(error, status=MISUSED)
+        refuse(error)
     _print(report)
     if not report.is_sound:
         if report.is_mendable:

@@ -1,7 +1,7 @@
-"""Where a node's log lines go: standard error, whatever becomes of that.
+"""Log lines of a node: written to standard error, and dropped if that fails.
 
-A node outlives its log.  Standard error is often a file on the disk that the log tells is full, or
-a pipe whose reader is gone; neither is a reason to stop serving clients.
+A node outlives its log.  Standard error is often a pipe whose reader is gone, or a file on the very
+disk that the log says is full; neither is a reason to stop serving clients.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class LineLogger:
-    """What structlog hands finished lines to.
+    """Logger to which structlog passes finished lines.
 
     A line that cannot be written is dropped, and the next one that can be says how many were.
     """

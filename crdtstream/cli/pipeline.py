@@ -1,6 +1,6 @@
 """``crdtstream pipeline``: jobs on Spark, and a demo of them all.
 
-Each job is a plain function of ``crdtstream.spark.jobs`` as well, for programs of one's own.
+Each job is also a plain function of ``crdtstream.spark.jobs``, for a user's own programs.
 """
 
 import json
@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.spark_options import (
     ConfOption,
     EndOption,
-    JsonOption,
+    JobReach,
     MasterOption,
-    Reach,
     StartOption,
     StreamsOption,
     moment_ms,
-    reaching,
     require_spark,
 )
 from crdtstream.cli.tables import new_table, print_table
+from crdtstream.command_line.exit import FAILED, fail, refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.options import JsonOption
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.settings import RESP_PORT_BASE
 
@@ -41,16 +41,16 @@ ArchiveArgument: TypeAlias = Annotated[
 ]
 
 app = typer.Typer(
-    help="Jobs on Spark: archive streams, replay, audit, report (wants Java 17 and the extra"
+    help="Jobs on Spark: archive streams, replay, audit, report (needs Java 17 and the extra"
     " `spark`).",
     no_args_is_help=True,
 )
 
 
 @app.command()
-@reaching
+@with_groups
 def archive(
-    reach: Reach,
+    reach: JobReach,
     path: ArchiveArgument,
     streams: StreamsOption = None,
     table_format: Annotated[
@@ -78,7 +78,7 @@ def archive(
         ),
     ] = None,
     file_mib: Annotated[
-        int | None, typer.Option(help="Size that files aim at, in MiB.", min=1)
+        int | None, typer.Option(help="Size that files should have, in MiB.", min=1)
     ] = None,
     small_files: Annotated[
         int,
@@ -154,9 +154,9 @@ def archive(
 
 
 @app.command()
-@reaching
+@with_groups
 def replay(
-    reach: Reach,
+    reach: JobReach,
     path: ArchiveArgument,
     streams: StreamsOption = None,
     start: StartOption = None,
@@ -173,10 +173,10 @@ def replay(
         str, typer.Option("--to-stream", metavar="NAME", help="All entries go to this stream.")
     ] = "",
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Put before the names of the entries' own streams.")
+        str, typer.Option(metavar="TEXT", help="Prefix of the entries' own streams' names.")
     ] = "",
     id_field: Annotated[
-        str, typer.Option(metavar="NAME", help="Field that gets the ID that an entry had.")
+        str, typer.Option(metavar="NAME", help="Field that keeps the old ID of an entry.")
     ] = "",
     rate: Annotated[
         float | None, typer.Option(metavar="N", help="Entries per second, at most.", min=0)
@@ -209,7 +209,7 @@ def replay(
 ) -> None:
     """Append an archive's entries to streams: each entry once, even if it is run again.
 
-    Entries get new IDs; those of a stream come in the order of their old ones.
+    Entries get new IDs; those of a stream are appended in the order of their old ones.
 
     Example: crdtstream pipeline replay archive-folder --rate 5000
 
@@ -243,14 +243,14 @@ def replay(
 
 
 @app.command()
-@reaching
+@with_groups
 def audit(
-    reach: Reach,
+    reach: JobReach,
     streams: StreamsOption = None,
     output: Annotated[
         str,
         typer.Option(
-            metavar="PATH", help="Folder for the report, as Parquet; replaced. Empty: none."
+            "--out", metavar="DIR", help="Folder for the report, as Parquet; replaced. Empty: none."
         ),
     ] = "crdtstream-audit",
     duplicate_ids: Annotated[
@@ -292,9 +292,9 @@ def audit(
 
 
 @app.command()
-@reaching
+@with_groups
 def report(
-    reach: Reach,
+    reach: JobReach,
     output: Annotated[
         str, typer.Argument(metavar="PATH", help="Folder for the page and its tables; replaced.")
     ],
@@ -316,7 +316,7 @@ def report(
     start: StartOption = None,
     end: EndOption = None,
     sample_seconds: Annotated[
-        float, typer.Option("--watch", metavar="SECONDS", help="How long to watch lags.", min=0)
+        float, typer.Option("--sample", metavar="SECONDS", help="How long to sample lags.", min=0)
     ] = 10.0,
     deliveries: Annotated[
         int,
@@ -330,7 +330,7 @@ def report(
 ) -> None:
     """Write a page about streams and regions: windows of time, lag, throughput, dead letters.
 
-    The page is one file that loads nothing; what it shows stands beside it as Parquet.
+    The page is one file that loads nothing; its data are beside it as Parquet.
 
     Example: crdtstream pipeline report report-folder --field temp
 
@@ -356,7 +356,7 @@ def report(
             deliveries_max=deliveries,
         )
     except ValueError as error:
-        fail(error, status=MISUSED)
+        refuse(error)
     with reach.session("report", job.ReportError) as spark:
         outcome = job.report(spark, options)
     _show("report", outcome, as_json=as_json)
@@ -373,9 +373,9 @@ def demo(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Write a year of flights in three regions, and hold what Spark makes of them against the file.
+    """Write a year of flights in three regions, and compare the results of Spark with the file.
 
-    Starts three regions for this, in a folder that goes with them. Region 2 is cut off for a
+    Starts three regions for this, in a folder that is deleted at the end. Region 2 is cut off for a
     while, a streaming query keeps a table of delays, and entries are archived. At the end the
     table, the archive and the regions are compared.
 
@@ -387,7 +387,7 @@ def demo(
     from crdtstream.demo import flights, flights_report
     from crdtstream.demo.weather import DemoError, Region
 
-    with Reach(master=master, conf=conf).session("demo", DemoError, LocalRegionsError) as spark:
+    with JobReach(master=master, conf=conf).session("demo", DemoError, LocalRegionsError) as spark:
         year = flights.load(rows)
         with tempfile.TemporaryDirectory(prefix="crdtstream-demo-") as folder:
             local = LocalRegions(len(year.rows), Path(folder, "regions"), base_port=base_port)
@@ -404,7 +404,7 @@ def demo(
     flights_report.show(outcome, Console())
     failures = outcome.failures()
     if failures:
-        fail("\n  ".join(["what should hold does not:", *failures]))
+        fail("\n  ".join(["these promises do not hold:", *failures]))
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``crdtstream restore``: a region's folder out of a backup."""
+"""``crdtstream restore``: makes a region's folder from a backup."""
 
 import re
 import secrets
@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from crdtstream.cli.exit import FAILED, MISUSED, fail
 from crdtstream.cli.progress import progress_bar
+from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
+from crdtstream.private_files import private_files
 from crdtstream.settings import DATABASE_ID_PATTERN, NodeSettings, SettingsError, load_settings
 from crdtstream.upkeep.manifest import Manifest
 from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
@@ -21,47 +22,41 @@ from crdtstream.upkeep.restore import restore as restore_folder
 def restore(
     backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder of the backup.")],
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The region's folder; not there yet, or empty.")
+        Path, typer.Argument(metavar="DIR", help="The region's folder; a new or an empty one.")
     ],
     new_database: Annotated[
         str | None,
-        typer.Option(
-            "--new-database", metavar="NAME", help="Begin a new database of this id with it."
-        ),
+        typer.Option("--new-database", metavar="NAME", help="Begin a new database with this ID."),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="Settings of the node that is to use DIR; they must fit the backup."),
     ] = None,
 ) -> None:
-    """Make a region's folder of a backup, which is checked byte by byte; start the node after it.
+    """Make a region's folder from a backup, which is checked byte by byte; then start the node.
 
-    Into its own region: the node takes no writes before every other region has told it what was
-    written since the backup, and takes that back. So no dot stands for two things.
+    For its own region: the node first gets back from the others what it wrote since the backup, and
+    takes no writes before every other region has answered. So no dot names two effects.
 
-    With --new-database: a database with an identity of its own, which has what the backup has. Give
-    its node the database_id NAME, and start the other regions with that and empty folders; they
-    pull everything. Nodes of the old database refuse it.
+    With --new-database: a database with an identity of its own, which has the data of the backup.
+    Set the database_id of its node to NAME, and start the other regions with the same one and empty
+    folders; they pull everything. Nodes of the old database refuse it.
 
     Example: crdtstream restore backups/monday crdtstream-data/region-1
 
     Exit status: 0 restored, 1 the backup is damaged or the disk refuses, 2 the folder is in use or
-    not empty, or the backup is of another region, database or version. But for 0 there is no log in
-    DIR that was not there before.
+    not empty, or the backup is of another region, database or version. Except with 0, DIR has no
+    log that it did not have before.
     """
     if new_database is not None and not re.fullmatch(DATABASE_ID_PATTERN, new_database):
-        fail(
+        refuse(
             f"--new-database: {new_database!r} cannot be a database_id; it must be 1 to 64 "
-            "letters, digits or any of _ . : -",
-            status=MISUSED,
+            "letters, digits or any of _ . : -"
         )
     settings = None if config is None else _settings(config, folder)
     wanted_id = None if settings is None else settings.database_id
     if new_database is not None and wanted_id not in (None, new_database):
-        fail(
-            f"{config}: its database_id is {wanted_id!r}, not {new_database!r}: use one of them",
-            status=MISUSED,
-        )
+        refuse(f"{config}: its database_id is {wanted_id!r}, not {new_database!r}: use one of them")
     try:
         manifest = check_backup(
             backup,
@@ -72,9 +67,9 @@ def restore(
     except DamagedBackupError as error:
         fail(error, status=FAILED)
     except UpkeepError as error:
-        fail(error, status=MISUSED)
+        refuse(error)
     try:
-        with progress_bar() as progress:
+        with progress_bar() as progress, private_files():
             if new_database is None:
                 restore_folder(backup, folder, manifest, progress)
             else:
@@ -91,9 +86,9 @@ def _settings(config: Path, folder: Path) -> NodeSettings:
     try:
         settings = load_settings(config)
     except SettingsError as error:
-        fail(error, status=MISUSED)
+        refuse(error)
     if settings.dir.absolute() != folder.absolute():
-        fail(f"{config}: its dir is {settings.dir}, not {folder}: use one of them", status=MISUSED)
+        refuse(f"{config}: its dir is {settings.dir}, not {folder}: use one of them")
     return settings
 
 
@@ -106,7 +101,9 @@ def _tell(folder: Path, manifest: Manifest, *, is_new: bool) -> None:
     if is_new:
         typer.echo(
             f"a new database: start this region with database_id {manifest.database_id!r}, the "
-            "others with that and empty folders",
+            "others with that and empty folders. If the old database has adopted members "
+            "(`crdtstream crdb list`), this one has the same: docs/backup.md says how to replace "
+            "them",
             err=True,
         )
     else:

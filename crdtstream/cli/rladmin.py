@@ -1,192 +1,324 @@
 """The program ``rladmin``: the commands that operators of Redis Enterprise know, on our regions.
 
-Where that tool speaks of a cluster, we have one region node; its database is called by the
-database id (``crdb``) or ``db:1``.
+A cluster of that tool is all regions of a database here, and a node is a region; the database is
+named by the database id (``crdb``) or ``db:1``.  Without a command it is a shell
+(``rladmin_shell.py``).
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
-from crdtstream.admin.client import AdminClient, AdminError, Survey
-from crdtstream.cli.discovery import AddressOption, DirOption, RegionOption, answering, find_regions
-from crdtstream.cli.exit import FAILED, MISUSED, fail
-from crdtstream.cli.status import keeping_word, link_state
+from crdtstream.cli.rladmin_asking import (
+    check_database,
+    check_node,
+    cluster_of,
+    fail_if_unreachable,
+    number_of,
+    one_of,
+)
+from crdtstream.cli.rladmin_info import about_cluster, about_database, about_node
+from crdtstream.cli.rladmin_status import status
+from crdtstream.cli.rladmin_tables import DB_ID
+from crdtstream.cli.rladmin_tune import DatabaseArgument, tune_db
+from crdtstream.cli.rladmin_values import Value, in_list, plain
 from crdtstream.cli.tables import print_columns
+from crdtstream.command_line.completing import line_to_complete, print_candidates
+from crdtstream.command_line.exit import refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.options import JsonOption
+from crdtstream.command_line.printable import printable
+from crdtstream.command_line.reach import Reach, RegionOption, answering
+from crdtstream.command_line.watching import Watchable, WatchOption, print_json, watched
 from crdtstream.core.ids import RegionId
-from crdtstream.v1 import admin_pb2
 
-DB_NUMBER: Final = "db:1"
+
+class _Documented(TyperGroup):
+    """Commands, some of which Redis Enterprise documents and a region has no use for."""
+
+    # By the missing command: what there is instead.
+    instead: ClassVar[Mapping[str, str]] = {}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in self.instead:
+            # Of the program itself, whatever it was started by, there is no name.
+            within = [ctx.info_name] if ctx.parent else []
+            refuse(f"{' '.join(['rladmin', *within, args[0]])}: {self.instead[args[0]]}")
+        return super().resolve_command(ctx, args)
+
+
+class _Rladmin(_Documented):
+    instead: ClassVar = {
+        "bind": "every region has its own endpoint, set by `host` and `resp_port` in its file",
+        "cluster": "regions are members of a database: see `crdtstream crdb --help`",
+        "failover": "every region takes writes; clients move to another one (docs/failover.md)",
+        "metrics": "each node has /metrics; see docs/metrics.md",
+        "migrate": "every region has all data; there is nothing to move",
+        "node": "see `crdtstream crdb add-instance`, `update` and `remove-instance`",
+        "placement": "a database has one shard in each region",
+        "recover": "a region recovers when its node starts; see docs/operations.md",
+        "restart": "stop the process of the node, and start it again",
+        "suffix": "addresses of regions are set by `crdtstream crdb update`",
+        "upgrade": "stop one node after another, and start it with the new version",
+    }
+
+
+class _Info(_Documented):
+    instead: ClassVar = {
+        "metrics": "each node has /metrics; `rladmin info db` has its figures",
+        "proxy": "regions have no proxies; `rladmin info node` has their addresses",
+    }
+
+
+class _Tune(_Documented):
+    instead: ClassVar = dict.fromkeys(
+        ("cluster", "node", "proxy"),
+        "regions have parameters of the database only: see `rladmin tune db --help`",
+    )
+
 
 app = typer.Typer(
     name="rladmin",
-    help="Status and tuning of region nodes, in rladmin's syntax.",
-    no_args_is_help=True,
+    cls=_Rladmin,
+    help="Status and tuning of region nodes, in rladmin's syntax; without a command, a shell.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-tune_app = typer.Typer(help="Change tunables, durably.", no_args_is_help=True)
-info_app = typer.Typer(help="Show settings and tunables.", no_args_is_help=True)
-app.add_typer(tune_app, name="tune")
-app.add_typer(info_app, name="info")
+info_app = typer.Typer(cls=_Info, help="Show settings and tunables.", no_args_is_help=True)
+tune_app = typer.Typer(cls=_Tune, help="Change tunables, durably.", no_args_is_help=True)
+verify_app = typer.Typer(help="Show reports about all regions.", no_args_is_help=True)
 
-DatabaseArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="DB", help=f"Database: its id (crdb), or {DB_NUMBER}.")
+NodeArgument: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="Only this node: 2, or node:2.")
 ]
 
 
-# A value such as -5 is for the node to refuse, with its reason; it is no option.
-@tune_app.command("db", context_settings={"ignore_unknown_options": True})
-def tune_db(
-    database: DatabaseArgument,
-    parameter: Annotated[
-        str, typer.Argument(help="crdt_xadd_id_uniqueness_mode, max_replication_lag_effects …")
-    ],
-    value: Annotated[str, typer.Argument(help="strict, 10000 …")],
-    every_region: Annotated[
-        bool, typer.Option("--all", help="In every region, not only the one that is asked.")
+@app.callback(invoke_without_command=True)
+@with_groups
+def rladmin(
+    ctx: typer.Context,
+    reach: Reach,
+    # Scripts give it; nothing here asks.
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Assume Yes for all required user confirmations.")
     ] = False,
-    region: RegionOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
 ) -> None:
-    """Set a tunable of one region, or with --all of every region; it is kept over restarts.
+    if ctx.invoked_subcommand is None:
+        # Here, not above: a single command starts faster without it.
+        from crdtstream.cli.rladmin_shell import run_shell
 
-    Example: rladmin tune db crdb crdt_xadd_id_uniqueness_mode semi-strict --all
+        raise typer.Exit(code=run_shell(app, reach))
+    if _are_named(ctx):
+        refuse(
+            "options stand behind the command, as in: rladmin status --address 127.0.0.1:7381;"
+            " before it they are of the shell, which begins without a command"
+        )
 
-    Exit status: 0 set, 1 a node refused it or did not answer, 2 misuse.
+
+def _are_named(ctx: typer.Context) -> bool:
+    """True if the line names options of the shell: not -y, nor what the environment names."""
+    sources = [ctx.get_parameter_source(name) for name in ctx.params if name != "yes"]
+    return any(source is not None and source.name == "COMMANDLINE" for source in sources)
+
+
+# --- info -----------------------------------------------------------------------------------------
+
+
+@info_app.command("cluster", cls=Watchable)
+@with_groups
+def info_cluster(
+    reach: Reach,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+) -> None:
+    """Show what all regions have in common.
+
+    Example: rladmin info cluster
+
+    Exit status: 0 shown, 1 no node answers.
     """
-    if every_region and region is not None:
-        fail("--all and --region: give one of them", status=MISUSED)
-    found = find_regions(folder, address)
-    targets = list(found.replies) if every_region else [_one(found, region)]
-    for target in targets:
-        _check_database(found.replies[target], database)
-    if every_region and found.unreachable:
-        fail("; ".join(found.unreachable.values()))
 
-    typer.echo("Tuning database: o")
-    for target in targets:
-        try:
-            with AdminClient(found.addresses[target]) as client:
-                client.tune(parameter, value)
-        except AdminError as error:
-            fail(f"region {target}: {error}")
-    typer.echo("Finished successfully")
-    if not every_region and len(found.replies) > 1:
-        typer.echo(f"in region {targets[0]} only; --all tunes every region", err=True)
+    def show() -> None:
+        values = about_cluster(cluster_of(reach.find_regions()))
+        if as_json:
+            print_json(plain(values), watch=watch)
+        else:
+            _print_values("Cluster configuration:", values)
+
+    watched(watch, show, as_json=as_json)
 
 
-@info_app.command("db")
-def info_db(
-    database: DatabaseArgument = DB_NUMBER,
-    region: RegionOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
+@info_app.command("node", cls=Watchable)
+@with_groups
+def info_node(
+    reach: Reach,
+    node: NodeArgument = None,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
 ) -> None:
-    """Show the database as one region has it: tunables, sizes, version vector.
+    """Show addresses, process, memory and disk of one node, or of all.
+
+    Example: rladmin info node 2
+
+    Exit status: 0 shown, 1 a node does not answer, 2 no such node.
+    """
+    number = None if node is None else number_of(node)
+
+    def show() -> None:
+        cluster = cluster_of(reach.find_regions())
+        if number is not None:
+            check_node(cluster, number)
+            answering(cluster.found, number)
+        nodes = list(cluster.found.replies) if number is None else [RegionId(number)]
+        shown = {one: about_node(cluster, one) for one in nodes}
+        if as_json:
+            print_json({f"node:{one}": plain(shown[one]) for one in nodes}, watch=watch)
+        else:
+            for one in nodes:
+                _print_values(f"Command Output: node:{one}", shown[one])
+        if number is None:
+            fail_if_unreachable(cluster.found)
+
+    watched(watch, show, as_json=as_json)
+
+
+@info_app.command("db", cls=Watchable)
+@with_groups
+def info_db(
+    reach: Reach,
+    database: DatabaseArgument = DB_ID,
+    as_json: JsonOption = False,
+    watch: WatchOption = None,
+    region: RegionOption = None,
+) -> None:
+    """Show the database as one region has it: tunables, sizes, for whom the log is kept.
 
     Example: rladmin info db crdb
 
     Exit status: 0 shown, 1 the node does not answer, 2 no such database.
     """
-    found = find_regions(folder, address)
-    reply = found.replies[_one(found, region)]
-    _check_database(reply, database)
-    values = {tunable.name: tunable.value for tunable in reply.tunables}
-    values["region"] = str(reply.region)
-    values["keys"] = str(reply.keys)
-    values["clients"] = str(reply.clients)
-    values["log_size"] = _size(reply.log_bytes)
-    values["effects_issued"] = str(reply.effects_issued)
-    values["version"] = reply.version
-    for kept in reply.storage.kept:
-        values[f"log_kept_for_{kept.region}"] = keeping_word(kept)
-    typer.echo(f"{DB_NUMBER} [{reply.database_id}]:")
-    for name, text in sorted(values.items()):
-        typer.echo(f"    {name}: {text}")
+
+    def show() -> None:
+        found = reach.find_regions()
+        node = one_of(found, region)
+        check_database(found.replies[node], database)
+        values = about_database(cluster_of(found), node)
+        name = found.replies[node].database_id
+        if as_json:
+            print_json({DB_ID: {"name": name, **plain(values)}}, watch=watch)
+        else:
+            _print_values(f"{DB_ID} [{name}]:", values)
+
+    watched(watch, show, as_json=as_json)
 
 
-@app.command()
-def status(folder: DirOption = None, address: AddressOption = None) -> None:
-    """Show nodes, databases, endpoints and links; * marks the node that is asked.
+def _print_values(head: str, values: Mapping[str, Value]) -> None:
+    typer.echo(printable(head))
+    for key, value in values.items():
+        typer.echo(f"    {key}: {printable(in_list(value))}")
 
-    Example: rladmin status
 
-    Exit status: 0 every region answered, 1 at least one did not.
+# --- verify ---------------------------------------------------------------------------------------
+
+
+@verify_app.command("balance")
+@with_groups
+def verify_balance(
+    reach: Reach,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[node ID]", help="Only this node: node 2."),
+    ] = None,
+) -> None:
+    """List nodes that have no endpoint for clients; in every other region it is with the data.
+
+    Example: rladmin verify balance
+
+    Exit status: 0 listed, 1 a node does not answer, 2 misuse.
     """
-    found = find_regions(folder, address)
-    asked = _one(found, None)
-    healthy = not found.unreachable and not any(reply.fault for reply in found.replies.values())
-    typer.echo(f"CLUSTER:\n{'OK' if healthy else 'NOT OK'}. Regions: {len(found.replies)}")
-    _print_columns("CLUSTER NODES:", _NODES, [
-        (f"{'*' if region == asked else ''}node:{region}", "region",
-         reply.grpc_address.rpartition(":")[0], str(reply.clients), reply.version,
-         f"FAULT: {reply.fault}" if reply.fault else "OK")
-        for region, reply in found.replies.items()
-    ])  # fmt: skip
-    _print_columns("DATABASES:", _DATABASES, [
-        (DB_NUMBER, reply.database_id, "crdb", "active", f"node:{region}", str(reply.keys),
-         _tunable(reply, "appendfsync"), reply.resp_address)
-        for region, reply in found.replies.items()
-    ])  # fmt: skip
-    _print_columns("ENDPOINTS:", _ENDPOINTS, [
-        (DB_NUMBER, reply.database_id, f"endpoint:{region}:1", f"node:{region}", reply.resp_address)
-        for region, reply in found.replies.items()
-    ])  # fmt: skip
-    _print_columns("LINKS:", _LINKS, [
-        (f"node:{link.peer}", f"node:{region}", link_state(link), str(link.lag_ms),
-         str(link.lag_effects), link.error or "-")
-        for region, reply in found.replies.items() for link in reply.links
-    ])  # fmt: skip
-    for why in found.unreachable.values():
-        typer.echo(f"error: {why}", err=True)
-    raise typer.Exit(code=0 if healthy else FAILED)
+    asked = words or []
+    if asked and (asked[0] != "node" or len(asked) != 2):
+        refuse("verify balance takes nothing but: node ID")
+    cluster = cluster_of(reach.find_regions())
+    number = number_of(asked[1]) if asked else None
+    if number is not None:
+        check_node(cluster, number)
+    typer.echo("The table presents all of the unbalanced endpoints/nodes in the cluster")
+    typer.echo("BALANCE:")
+    rows = [
+        (f"node:{node}", DB_ID, reply.database_id, "-", "all-nodes", "1", "1")
+        for node, reply in cluster.found.replies.items()
+        if not reply.resp_address and number in (None, node)
+    ]
+    print_columns(_BALANCE, rows)
+    fail_if_unreachable(cluster.found)
 
 
-_NODES: Final = ("NODE:ID", "ROLE", "ADDRESS", "CLIENTS", "VERSION", "STATUS")
-_DATABASES: Final = (
-    "DB:ID", "NAME", "TYPE", "STATUS", "NODE", "KEYS", "PERSISTENCE", "ENDPOINT",
-)  # fmt: skip
-_ENDPOINTS: Final = ("DB:ID", "NAME", "ID", "NODE", "ADDRESS")
-_LINKS: Final = ("FROM", "TO", "STATUS", "LAG_MS", "LAG_EFFECTS", "ERROR")
+_BALANCE: Final = (
+    *("NODE:ID", "DB:ID", "NAME", "ENDPOINT:ID", "PROXY_POLICY", "LOCAL SHARDS"),
+    "TOTAL SHARDS",
+)
 
 
-def _one(found: Survey, region: int | None) -> RegionId:
-    """The region that was named, else the one whose address was given first."""
-    if region is not None:
-        return answering(found, region)
-    return next(iter(found.addresses))
+@verify_app.command("rack_aware")
+def verify_rack_aware() -> None:
+    """Say that racks are not known: each region is a place of its own.
+
+    Example: rladmin verify rack_aware
+
+    Exit status: 0 said.
+    """
+    typer.echo("Cluster policy is not configured for rack awareness.")
 
 
-def _check_database(reply: admin_pb2.StatusReply, name: str) -> None:
-    if name not in (reply.database_id, DB_NUMBER):
-        fail(f"no database {name}; there is {reply.database_id} ({DB_NUMBER})", status=MISUSED)
+# A value such as -5 is for the node to refuse, with its reason; it is no option.
+tune_app.command("db", context_settings={"ignore_unknown_options": True})(tune_db)
+app.command(cls=Watchable)(status)
+app.add_typer(info_app, name="info")
+app.add_typer(tune_app, name="tune")
+app.add_typer(verify_app, name="verify")
 
 
-def _tunable(reply: admin_pb2.StatusReply, name: str) -> str:
-    return next((tunable.value for tunable in reply.tunables if tunable.name == name), "-")
+# --- help -----------------------------------------------------------------------------------------
 
 
-def _size(count: int) -> str:
-    """``1.02MB (1073741 bytes)``, as rladmin writes it."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if amount < 1024 or unit == "TB":
-            break
-        amount /= 1024
-    return f"{amount:.3g}{unit} ({count} bytes)"
+@app.command("help")
+def help_(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND]", help="As in: help info db.")
+    ] = None,
+) -> None:
+    """Show all commands, or one with its parameters.
 
+    Example: rladmin help status
 
-def _print_columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    typer.echo(title)
-    print_columns(head, rows)
+    Exit status: 0 shown, 2 no such command.
+    """
+    if words:
+        app([*words, "--help"], prog_name="rladmin")
+        return
+    commands = typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+    rows = {name: one.get_short_help_str(60) for name, one in commands}
+    rows["exit"] = "Leave the shell."
+    typer.echo("usage: rladmin [options] [command] [command args]\n\nOptions:")
+    typer.echo("  -y  Assume Yes for all required user confirmations.\n\nCommands:")
+    for name, text in sorted(rows.items()):
+        typer.echo(f"  {name:<8}{text}")
+    typer.echo('\nUse "rladmin help [command]" to get more information on a specific command.')
 
 
 def main() -> None:
-    app()
+    line = line_to_complete()
+    if line is None:
+        app()
+        return
+    # Here, not above: commands start faster without it.
+    from crdtstream.cli.region_values import rladmin_values
+
+    print_candidates(line, lambda _: typer.main.get_command(app), rladmin_values)
 
 
 if __name__ == "__main__":

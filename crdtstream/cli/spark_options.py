@@ -1,79 +1,25 @@
-"""What pipeline commands share: which nodes, who asks them, where Spark runs.
+"""Options that pipeline commands share: the nodes, the user, and where Spark runs.
 
 Nothing of Spark is imported before a command needs it: the rest of the program works without.
 """
 
-import inspect
-import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from crdtstream.cli.discovery import ADMIN_DEFAULT, ADMIN_VARIABLE, DirOption, addresses_of
-from crdtstream.cli.exit import MISUSED, fail
-from crdtstream.cli.up import DIR_DEFAULT
-from crdtstream.local_regions import admin_addresses
+from crdtstream.command_line.exit import fail, refuse
+from crdtstream.command_line.reach import LoginOptions, Reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from crdtstream.spark.options import SourceOptions
 
-PASSWORD_VARIABLE: Final = "CRDTSTREAM_PASSWORD"
-
-NodesOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--nodes",
-        metavar="HOST:PORT",
-        help="gRPC address of a region node; several with commas, or repeated. Without --nodes"
-        f" and --dir: {ADMIN_VARIABLE}, else the regions in {DIR_DEFAULT}, else {ADMIN_DEFAULT}.",
-    ),
-]
-UserOption: TypeAlias = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="For nodes that have a password.")
-]
-PasswordFileOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        metavar="PATH",
-        help=f"File whose first line is the password; default: the variable {PASSWORD_VARIABLE}.",
-        exists=True,
-        dir_okay=False,
-    ),
-]
-TlsOption: TypeAlias = Annotated[
-    bool, typer.Option("--tls", help="Reach nodes over TLS; the options below imply it.")
-]
-TlsCaOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--tls-ca", metavar="PATH", help="PEM file of the authority that signs nodes' certificates."
-    ),
-]
-TlsCertOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--tls-cert", metavar="PATH", help="PEM file of a certificate to show."),
-]
-TlsKeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--tls-key", metavar="PATH", help="PEM file of its key.")
-]
-FailoverOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--failover",
-        metavar="SECONDS",
-        help="How long to look for a node that answers; default: 60.",
-        min=0,
-    ),
-]
 StreamsOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -107,50 +53,46 @@ ConfOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
 ]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How a job reaches region nodes, and where Spark runs: the options that all jobs share."""
+class JobReach:
+    """Options that all jobs share: how they reach region nodes, and where Spark runs."""
 
-    nodes: NodesOption = None
-    folder: DirOption = None
-    user: UserOption = None
-    password_file: PasswordFileOption = None
-    tls: TlsOption = False
-    tls_ca: TlsCaOption = None
-    tls_cert: TlsCertOption = None
-    tls_key: TlsKeyOption = None
-    failover: FailoverOption = None
+    reach: Reach = field(default_factory=Reach)
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="Reach nodes over TLS by the system's authorities; a named file implies it.",
+        ),
+    ] = False
+    failover: Annotated[
+        float | None,
+        typer.Option(
+            "--failover",
+            metavar="SECONDS",
+            help="How long to look, among the named nodes, for one that answers; default: 60.",
+            min=0,
+        ),
+    ] = None
     master: MasterOption = None
     conf: ConfOption = None
 
     def source(self, streams: list[str] | None = None) -> "SourceOptions":
-        """What was given, checked as the data source checks its options; Spark's settings, too.
+        """Check the options as the data source does, and Spark's settings, too.
 
-        Ends the program if it is bad.  Neither Spark nor Java is needed for that.
+        Ends the program if they are wrong.  Needs neither Spark nor Java.
         """
-        from crdtstream.spark.options import OptionsError, SourceOptions
-
         self._conf()
-        given = {
-            "nodes": ",".join(_nodes(self.folder, self.nodes)),
-            "user": self.user,
-            "password": _password(self.password_file),
-            "tls": "true" if self.tls else None,
-            "tlsCaFile": _path(self.tls_ca),
-            "tlsCertFile": _path(self.tls_cert),
-            "tlsKeyFile": _path(self.tls_key),
-            "failoverSeconds": None if self.failover is None else str(self.failover),
-            "streams": ",".join(streams) if streams else None,
-        }
-        try:
-            return SourceOptions.parse(
-                {name: text for name, text in given.items() if text is not None}
-            )
-        except OptionsError as error:
-            fail(error, status=MISUSED)
+        return source_options(
+            self.reach.addresses(),
+            self.reach.presented,
+            folder=self.reach.folder,
+            tls=self.tls,
+            failover=self.failover,
+            streams=streams,
+        )
 
     @contextmanager
     def session(self, name: str, *errors: type[Exception]) -> "Iterator[SparkSession]":
@@ -170,7 +112,7 @@ class Reach:
         try:
             yield spark
         except OptionsError as error:
-            fail(error, status=MISUSED)
+            refuse(error)
         except errors as error:
             fail(error)
         finally:
@@ -181,31 +123,39 @@ class Reach:
         return dict(map(_setting, self.conf or []))
 
 
-def reaching(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter ``reach`` becomes options, one for each field of ``Reach``.
+def source_options(
+    addresses: Iterable[str],
+    presented: LoginOptions,
+    *,
+    folder: Path | None = None,
+    tls: bool = False,
+    failover: float | None = None,
+    streams: Iterable[str] | None = None,
+) -> "SourceOptions":
+    """Options of the data source; ends the program if they are wrong.
 
-    Typer knows single parameters only; a dozen of them in each job, and again in its call, would
-    hide which are the job's own.
+    Args:
+        folder: of `crdtstream up`, which may have an operator's certificate.
     """
-    shared = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            annotation=field.type,
-            default=field.default,
-        )
-        for field in fields(Reach)
-    ]
-    signature = inspect.signature(command)
-    own = [one for one in signature.parameters.values() if one.name != "reach"]
+    from crdtstream.spark.options import OptionsError, SourceOptions
 
-    @wraps(command)
-    def run(**given: Any) -> None:
-        reach = Reach(**{one.name: given.pop(one.name) for one in shared})
-        command(reach=reach, **given)
-
-    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
-    return run
+    files = presented.files(folder)
+    password = presented.password()
+    given = {
+        "nodes": ",".join(addresses),
+        "user": presented.user,
+        "password": password,
+        "tls": "true" if tls else None,
+        "tlsCaCertFile": _path(files.authorities),
+        "tlsCertFile": _path(files.certificate),
+        "tlsKeyFile": _path(files.key),
+        "failoverSeconds": None if failover is None else str(failover),
+        "streams": ",".join(streams) if streams else None,
+    }
+    try:
+        return SourceOptions.parse({name: text for name, text in given.items() if text is not None})
+    except OptionsError as error:
+        refuse(error)
 
 
 def require_spark() -> None:
@@ -229,22 +179,7 @@ def moment_ms(option: str, text: str | None) -> int | None:
     try:
         return first_ms(text)
     except ValueError as error:
-        fail(f"{option} {text}: {error}", status=MISUSED)
-
-
-def _nodes(folder: Path | None, given: list[str] | None) -> list[str]:
-    if folder is None and not given and ADMIN_VARIABLE not in os.environ:
-        return admin_addresses(DIR_DEFAULT) or [ADMIN_DEFAULT]
-    return addresses_of(folder, given)
-
-
-def _password(path: Path | None) -> str | None:
-    if path is None:
-        return os.environ.get(PASSWORD_VARIABLE)
-    lines = path.read_text().splitlines()
-    if not lines or not lines[0]:
-        fail(f"{path}: there is no password in its first line", status=MISUSED)
-    return lines[0]
+        refuse(f"{option} {text}: {error}")
 
 
 def _path(path: Path | None) -> str | None:
@@ -255,5 +190,5 @@ def _path(path: Path | None) -> str | None:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name.strip() or not equals:
-        fail(f"--conf {text}: write NAME=VALUE", status=MISUSED)
+        refuse(f"--conf {text}: write NAME=VALUE")
     return name.strip(), value.strip()

@@ -1,6 +1,5 @@
-"""``crdtstream status``: what every region says of itself and of its links."""
+"""``crdtstream status``: shows every region and its links, as the region reports them."""
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -8,23 +7,28 @@ import typer
 from google.protobuf.message import Message
 from rich.table import Table
 
-from crdtstream.admin.client import Survey, ends_of, lacking, vv_of
-from crdtstream.cli.discovery import AddressOption, DirOption, find_regions
-from crdtstream.cli.exit import FAILED
+from crdtstream.admin.client import Survey, ends_of, lacking, link_state, vv_of
 from crdtstream.cli.tables import new_table, print_table, print_text
+from crdtstream.command_line.exit import FAILED
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.options import JsonOption
+from crdtstream.command_line.printable import printable, printable_lines
+from crdtstream.command_line.reach import Reach, find_regions
+from crdtstream.command_line.watching import WatchOption, print_json, watched
 from crdtstream.core.clock import format_vv
 from crdtstream.core.ids import RegionId
 from crdtstream.passwords import do_passwords_differ
 from crdtstream.v1 import admin_pb2, effects_pb2
 
 
+@with_groups
 def status(
-    folder: DirOption = None,
-    address: AddressOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    reach: Reach,
+    as_json: JsonOption = False,
     streams: Annotated[
-        bool, typer.Option("--streams", help="Streams and groups too; reads every key.")
+        bool, typer.Option("--with-streams", help="Streams and groups too; reads every key.")
     ] = False,
+    watch: WatchOption = None,
 ) -> None:
     """Show regions, and links with their lag in milliseconds and effects.
 
@@ -32,22 +36,22 @@ def status(
 
     Exit status: 0 every region answered, 1 at least one did not.
     """
-    found = find_regions(folder, address, with_streams=streams)
-    if as_json:
-        typer.echo(json.dumps(_plain(found), indent=2))
-    else:
-        for table in tables(found, streams=streams):
-            print_table(table)
-        for reason in reasons(found):
-            print_text(reason)
-    for why in found.unreachable.values():
-        typer.echo(f"error: {why}", err=True)
-    raise typer.Exit(code=FAILED if found.unreachable else 0)
+    addresses, login = reach.addresses(), reach.login()
 
+    def show() -> None:
+        found = find_regions(addresses, login, with_streams=streams)
+        if as_json:
+            print_json(_plain(found), watch=watch)
+        else:
+            for table in tables(found, streams=streams):
+                print_table(table)
+            for reason in reasons(found):
+                print_text(reason)
+        for why in found.unreachable.values():
+            typer.echo(f"error: {printable_lines(why)}", err=True)
+        raise typer.Exit(code=FAILED if found.unreachable else 0)
 
-def link_state(link: admin_pb2.LinkStatus) -> str:
-    """``up``, ``backoff``, ``needs bootstrap`` …"""
-    return admin_pb2.LinkStatus.State.Name(link.state).lower().replace("_", " ")
+    watched(watch, show, as_json=as_json)
 
 
 def tables(found: Survey, *, streams: bool) -> Iterator[Table]:
@@ -79,7 +83,8 @@ def _regions(found: Survey) -> Table:
             reply.resp_address,
             reply.grpc_address,
             _state(reply, is_removed=RegionId(region) in ends),
-            format_vv(vvs[region]) or "-",
+            # As in tokens: for a region that goes on in another folder, with its incarnation.
+            reply.token.rpartition("/")[2] or format_vv(vvs[region]) or "-",
             str(sum(lacks.get(region, {}).values())),
             str(reply.keys),
             str(reply.clients),
@@ -90,7 +95,7 @@ def _regions(found: Survey) -> Table:
 
 
 def _state(reply: admin_pb2.StatusReply, *, is_removed: bool) -> str:
-    """What a region is to its clients, in a word or two."""
+    """State of a region for its clients, in a word or two."""
     if is_removed or reply.member_status == admin_pb2.MemberStatus.Status.REMOVED:
         return "removed"
     if reply.member_status == admin_pb2.MemberStatus.Status.JOINING:
@@ -121,7 +126,7 @@ def _links(found: Survey) -> Table:
 
 
 def reasons(found: Survey) -> Iterator[str]:
-    """What is not well, each in full: a column of a table would be too narrow for sentences."""
+    """Problems, each in full: a column of a table would be too narrow for sentences."""
     for region, reply in found.replies.items():
         if reply.fault:
             yield f"region {region} refuses writes: {reply.fault}"
@@ -140,6 +145,7 @@ def reasons(found: Survey) -> Iterator[str]:
         for link in reply.links:
             if link.error:
                 yield f"link {link.peer} → {region} ({link_state(link)}): {link.error}"
+    yield from _differing_users(found)
     if do_passwords_differ(*(reply.password_mark for reply in found.replies.values())):
         regions = ", ".join(map(str, sorted(found.replies)))
         yield (
@@ -148,13 +154,28 @@ def reasons(found: Survey) -> Iterator[str]:
         )
 
 
+def _differing_users(found: Survey) -> Iterator[str]:
+    """Regions whose users are not the same, by their hashes; a node that says none agrees."""
+    by_hash: dict[str, list[str]] = {}
+    for region, reply in found.replies.items():
+        if reply.users_hash:
+            shown = f"{region} (epoch {reply.users_epoch})" if reply.users_epoch else str(region)
+            by_hash.setdefault(reply.users_hash, []).append(shown)
+    if len(by_hash) > 1:
+        told = "; ".join(f"{users}: region {', '.join(of)}" for users, of in by_hash.items())
+        yield (
+            f"users and rights differ between the regions ({told}): "
+            "give all the same by `crdtstream crdb acl push FILE`"
+        )
+
+
 def is_shown(bootstrap: admin_pb2.BootstrapStatus) -> bool:
-    """Whether a region gets the state of another one, or tried to."""
+    """True if a region gets the state of another one, or tried to."""
     return bool(bootstrap.source or bootstrap.failure or bootstrap.taken_over)
 
 
 def _bootstraps(found: Survey) -> Table:
-    """Whose state each region gets, as it cannot catch up by logs."""
+    """Table of regions that get the state of another one, as they cannot catch up by logs."""
     table = new_table(
         "state of another region (bootstrap), MiB",
         "from → to", "phase", ">images", ">done", ">of", ">MiB/s", ">s left", ">taken over",
@@ -179,7 +200,7 @@ def _bootstraps(found: Survey) -> Table:
 
 
 def _storage(found: Survey) -> Table:
-    """What each region takes, and whom its log is kept for."""
+    """Table of each region's memory and disk, and the regions that its log is kept for."""
     table = new_table(
         "memory and disk, MiB",
         ">region", ">memory", ">folder", ">log", ">checkpoints", "checkpoint", "log is kept for",
@@ -199,7 +220,7 @@ def _storage(found: Survey) -> Table:
 
 
 def _checkpoint(reply: admin_pb2.StatusReply) -> str:
-    """How old it is, and how far the log has gone on since."""
+    """Age of the checkpoint, and the number of records since."""
     storage = reply.storage
     if storage.checkpoint_in_progress:
         return "being written"
@@ -210,14 +231,14 @@ def _checkpoint(reply: admin_pb2.StatusReply) -> str:
 
 
 def keeping_word(kept: admin_pb2.Kept) -> str:
-    """What the log does for one region, in words."""
+    """Words for what the log is kept for, for one region."""
     if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
         return "has all"
     return admin_pb2.Kept.Keeping.Name(kept.keeping).lower().replace("_", " ")
 
 
 def _kept(kept: admin_pb2.Kept, now_ms: int) -> str:
-    """What is done for one region; nothing, if it has all."""
+    """Text for one region for which the log is kept, or which has all."""
     word = keeping_word(kept)
     if kept.keeping == admin_pb2.Kept.Keeping.NOTHING:
         return f"{kept.region}: {word}"
@@ -241,9 +262,9 @@ def _streams(found: Survey) -> Table:
         for stream in reply.streams
     ]
     for key, region, stream in sorted(rows, key=lambda row: row[:2]):
-        groups = [f"{_text(g.name)}: {g.pending}, {g.lag}" for g in stream.groups]
+        groups = [f"{printable(g.name)}: {g.pending}, {g.lag}" for g in stream.groups]
         table.add_row(
-            _text(key),
+            printable(key),
             str(region),
             str(stream.entries),
             " ".join(f"{lane.origin}:{lane.entries}" for lane in stream.lanes),

@@ -5,16 +5,10 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from crdtstream.admin.client import AdminClient, AdminError, Survey, ends_of, lacking, vv_of
-from crdtstream.cli.discovery import (
-    AddressOption,
-    DirOption,
-    RegionOption,
-    addresses_of,
-    answering,
-    find_regions,
-)
-from crdtstream.cli.exit import fail
+from crdtstream.admin.client import AdminError, Survey, ends_of, lacking, vv_of
+from crdtstream.command_line.exit import fail
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.reach import Reach, RegionOption, answering, find_regions
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.core.membership.lost import lost_of, told_lost
 
@@ -31,30 +25,35 @@ PeerOption: TypeAlias = Annotated[
 
 
 @app.command()
+@with_groups
 def pause(
+    reach: Reach,
     region: RegionOption = None,
     peer: PeerOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
 ) -> None:
     """Pause links: nothing is pulled over them until they are resumed or the node restarts.
 
-    A link is one direction: --region pulls, --peer is pulled from. With neither all links are
-    meant; to cut region 2 off, pause --region 2 and then --peer 2.
+    A link is one direction: --region pulls, --peer is pulled from. Without both, all links are
+    paused. To cut region 2 off, pause --region 2 and then --peer 2.
 
     Example: crdtstream sync pause --region 2 --peer 3
 
     Exit status: 0 all of them are paused, 1 a node did not answer or has no such peer.
     """
-    _set_links(find_regions(folder, address), region, peer, paused=True)
+    _set_links(
+        reach.find_regions(),
+        region,
+        peer,
+        paused=True,
+    )
 
 
 @app.command()
+@with_groups
 def resume(
+    reach: Reach,
     region: RegionOption = None,
     peer: PeerOption = None,
-    folder: DirOption = None,
-    address: AddressOption = None,
 ) -> None:
     """Resume links that were paused; options as of pause.
 
@@ -62,35 +61,42 @@ def resume(
 
     Exit status: 0 all of them run, 1 a node did not answer or has no such peer.
     """
-    _set_links(find_regions(folder, address), region, peer, paused=False)
+    _set_links(
+        reach.find_regions(),
+        region,
+        peer,
+        paused=False,
+    )
 
 
 @app.command()
+@with_groups
 def wait(
+    reach: Reach,
     region: RegionOption = None,
     peer: PeerOption = None,
     timeout_seconds: Annotated[
-        float, typer.Option("--timeout", help="Seconds after which to give up.", min=0)
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="How long to wait at most.", min=0),
     ] = 30.0,
-    folder: DirOption = None,
-    address: AddressOption = None,
 ) -> None:
     """Wait until all regions have equal version vectors: each has everything.
 
-    With --region until that one lacks nothing, with --peer until nothing of what that one has is
-    lacking.  A region that was removed is left out, and it is said what of it is lost.
+    With --region it waits until that region lacks nothing; with --peer until no region lacks
+    anything that this one has.  A removed region is left out, and the command says which of its
+    effects are lost.
 
     Example: crdtstream sync wait --timeout 10
 
-    Exit status: 0 they are equal, 1 time was over (it says which region lacks what, and which links
-    are paused), a node did not answer, the nodes belong to several databases, or --region or --peer
-    names a region that was removed.
+    Exit status: 0 they are equal, 1 the time expired (the command says which region lacks what, and
+    which links are paused), a node did not answer, the nodes belong to several databases, or
+    --region or --peer names a removed region.
     """
-    addresses = addresses_of(folder, address)
+    addresses, login = reach.addresses(), reach.login()
     deadline = time.monotonic() + timeout_seconds
     told: set[str] = set()
     while True:
-        found = find_regions(None, addresses)
+        found = find_regions(addresses, login)
         _check_database(found)
         _leave_removed_out(found, region, peer, told)
         lines = _lacking_lines(found, region, peer)
@@ -119,10 +125,10 @@ def _check_database(found: Survey) -> None:
 
 
 def _leave_removed_out(found: Survey, region: int | None, peer: int | None, told: set[str]) -> None:
-    """Nobody gets effects of a removed region beyond its end, and it gets none itself.
+    """Leave removed regions out: no region gets their effects beyond the end, and they get none.
 
     Args:
-        told: what was said before, so that it is said once.
+        told: texts that were printed before, so that each is printed once.
     """
     ends = ends_of(found)
     for removed in sorted(ends.keys() & found.replies.keys()):
@@ -139,7 +145,7 @@ def _leave_removed_out(found: Survey, region: int | None, peer: int | None, told
 
 
 def _lacking_lines(found: Survey, region: int | None, peer: int | None) -> list[str]:
-    """Who lacks what; empty if nothing is lacking."""
+    """Lines that say which regions lack which effects; empty if none does."""
     everyone = list(found.replies)
     vvs = {number: vv_of(reply.vv) for number, reply in found.replies.items()}
     lacks = lacking(
@@ -174,7 +180,7 @@ def _set_links(found: Survey, region: int | None, peer: int | None, *, paused: b
         for puller in pullers:
             if peers == [puller]:
                 continue  # no region pulls from itself
-            with AdminClient(found.addresses[puller]) as client:
+            with found.client(puller) as client:
                 links = client.set_links(peers, paused=paused).links
             done += [f"{link.peer} → {puller}" for link in links if peer in (None, link.peer)]
     except AdminError as error:

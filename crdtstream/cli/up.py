@@ -1,18 +1,16 @@
 """``crdtstream up``: all regions on this machine, in the foreground."""
 
-import signal
+import shlex
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
-from crdtstream.cli.exit import fail
 from crdtstream.cli.tables import new_table, print_table
+from crdtstream.command_line.exit import fail
+from crdtstream.command_line.stopping import stop_signals
 from crdtstream.local_regions import LocalRegions, LocalRegionsError
 from crdtstream.settings import RESP_PORT_BASE
 
@@ -34,6 +32,14 @@ def up(
             help="P: region r listens on P+r (RESP), P+1000+r (gRPC) and P+2000+r (HTTP)."
         ),
     ] = RESP_PORT_BASE,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls",
+            help="The RESP and gRPC ports speak mutual TLS, with certificates that are made in the"
+            " folder. Later starts of the folder do so without this option.",
+        ),
+    ] = False,
     new_database: Annotated[
         bool,
         typer.Option(
@@ -44,48 +50,39 @@ def up(
 ) -> None:
     """Start regions on this machine, print their addresses, and run until Ctrl-C.
 
-    Data stays in the folder: the next start goes on where this one ended. With more regions than
-    there are in it, the new ones join. Variables CRDTSTREAM_…
+    Data stays in the folder: the next start goes on where this one ended. If it asks for more
+    regions than the folder has, the new ones join. Variables CRDTSTREAM_…
     change settings of all regions, e.g. CRDTSTREAM_APPENDFSYNC=everysec.
 
     Example: crdtstream up --regions 3 --dir crdtstream-data
 
     Exit status: 0 stopped by Ctrl-C or SIGTERM, 1 a region did not start or all of them ended.
     """
-    with _stop_signals() as stop:
+    with stop_signals() as stop:
         try:
-            local = LocalRegions(regions, folder, base_port=base_port)
+            local = LocalRegions(regions, folder, base_port=base_port, tls=tls)
         except LocalRegionsError as error:
             fail(error)
         try:
             local.start_all(begins_database=new_database)
             if local.wait_until_healthy(stop=stop.is_set) and local.join(stop=stop.is_set):
                 print_table(_table(local))
+                for own in local.removed:
+                    typer.echo(
+                        f"region {own.region} was removed from the database: it answers reads, and"
+                        f" takes no writes. What only it has is in {own.data}: see `crdtstream crdb"
+                        " salvage` and `crdtstream crdb purge-instance`",
+                        err=True,
+                    )
+                if local.client_options:
+                    # Too long for the table, and to be copied as one line.
+                    typer.echo(f"Try: {_first_command(local)}", err=True)
                 typer.echo("Ctrl-C stops them.", err=True)
                 _watch(local, stop)
         except LocalRegionsError as error:
             fail(error)
         finally:
             _stop(local)
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set."""
-    stop = threading.Event()
-
-    def set_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, set_stop) for number in _STOP_SIGNALS}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _watch(local: LocalRegions, stop: threading.Event) -> None:
@@ -111,10 +108,15 @@ def _stop(local: LocalRegions) -> None:
     local.close()
 
 
+def _first_command(local: LocalRegions) -> str:
+    port = str(local.regions[0].resp_port)
+    return shlex.join(["redis-cli", "-p", port, *local.client_options])
+
+
 def _table(local: LocalRegions) -> Table:
     regions = "1 region" if len(local.regions) == 1 else f"{len(local.regions)} regions"
     table = new_table(
-        f"{regions}; try: redis-cli -p {local.regions[0].resp_port}",
+        regions if local.client_options else f"{regions}; try: {_first_command(local)}",
         ">region", "RESP", "gRPC", "HTTP", ">process",
     )  # fmt: skip
     for own in local.regions:

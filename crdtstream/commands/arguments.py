@@ -39,7 +39,7 @@ def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:
 
 
 def timeout_ms(text: bytes, now: Millis) -> int:
-    """How long to wait from now on, 0: without end.  The end must be a time that can be told."""
+    """Time to wait from now on, 0: without end.  Its end must fit into 64 bits."""
     timeout = integer(text, error="ERR timeout is not an integer or out of range")
     if timeout < 0:
         raise CommandError("ERR timeout is negative")
@@ -57,7 +57,7 @@ def positive(text: bytes, option: str) -> int:
 
 
 def min_idle_ms(text: bytes) -> int:
-    """For how long an entry must have been pending (CLAIM)."""
+    """Time for which an entry must have been pending (CLAIM)."""
     value = integer(text, error="ERR min-idle-time is not an integer")
     if value < 0:
         raise CommandError("ERR min-idle-time must be a positive integer")
@@ -126,7 +126,7 @@ def plain_ids(texts: list[bytes]) -> IdColumns | None:
     numbers = spaced.split()
     if len(numbers) != 2 * len(texts):
         return None
-    # A number that is too long is too high, but for one with zeros in front.
+    # A number that is too long is too high, except one with zeros in front.
     if b" 0" in spaced and max(map(len, numbers)) > _U64_DIGITS:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a command is to those who dispatch it: its name, its function, and what its page says of it.
+"""A command as it is dispatched: its name, its function, and the facts that its page states.
 
 A page of the manual (``documentation``) is the one place where a command's arity and flags stand.
 ``documented`` joins pages and functions:
@@ -32,7 +32,7 @@ class Command:
         name: lower case; ``xgroup|create`` of a subcommand.
         run: answers, or says what it waits for; argv[0] is the name as the client wrote it.  It
             raises CommandError, and then nothing has changed.
-        arity: how many arguments, the name included; negative: at least as many.
+        arity: number of arguments, the name included; negative: the minimum.
         flags: Redis's words (``write``, ``readonly``, ``blocking``, ``fast`` …) and ours; see
             ``Page``.  ``Handler`` says what they decide.
     """

@@ -21,7 +21,7 @@ _CLOSING, _BACKSLASH, _DASH = b"]\\-"
 
 @lru_cache(maxsize=64)
 def compile_glob(pattern: bytes) -> Callable[[bytes], bool]:
-    """A function that tells whether a whole key matches."""
+    """A function that returns whether a whole key matches."""
     parts: list[_Part] = [[]]
     at = 0
     while at < len(pattern):

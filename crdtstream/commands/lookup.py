@@ -1,7 +1,7 @@
-"""What a command names - a stream and its group, a string - or what Redis answers without it.
+"""Look-up of what a command names - a stream and its group, a string - with Redis's errors.
 
 A key may hold both a stream and a string, if two regions made them at the same time (``rules`` 23).
-The stream is what clients see then: so only who finds no stream has to ask for a string.
+Then clients see the stream: so a command asks for a string only if it finds no stream.
 """
 
 from typing import Final
@@ -10,9 +10,9 @@ from crdtstream.commands.arguments import shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 NO_SUCH_KEY: Final = "ERR no such key"
 WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -22,12 +22,12 @@ WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of
 
 
 def exists(replica: Replica, key: bytes) -> bool:
-    """Whether the key holds anything."""
+    """True if the key holds anything."""
     return replica.stream(key) is not None or replica.string(key) is not None
 
 
 def deadline_of(replica: Replica, key: bytes) -> Millis | None:
-    """When what clients see of the key ends; None: it does not, or there is nothing."""
+    """Time at which what clients see of the key ends; None: it does not, or there is nothing."""
     if replica.stream(key) is not None:
         return replica.deadline_of(key)
     return None if replica.string(key) is None else replica.string_deadline_of(key)

@@ -1,4 +1,4 @@
-"""What a command answers: values without a protocol; ``resp/wire/encode.py`` turns them into bytes.
+"""Replies of commands: values without a protocol; ``resp/wire/encode.py`` turns them into bytes.
 
 Entries are the exception: their fields are stored as RESP already, so a command that returns
 entries builds ``Encoded`` chunks by slicing, and nothing is parsed or encoded again.  Such a chunk
@@ -77,15 +77,22 @@ class Verbatim:
 
 
 @dataclass(frozen=True, slots=True)
+class Double:
+    """A number with a fraction: a double in RESP3, in RESP2 a bulk string."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class Push:
-    """Told to a client besides its replies: marked as such in RESP3, an array in RESP2."""
+    """Sent to a client besides its replies: marked as such in RESP3, an array in RESP2."""
 
     items: "list[Reply]"
 
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """What SUBSCRIBE answers: pushes, in the place of one reply."""
+    """Reply of SUBSCRIBE: pushes, in the place of one reply."""
 
     pushes: list[Push]
 
@@ -102,18 +109,18 @@ class Null(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Nothing yet: run ``retry`` again when one of ``keys`` changed, until ``timeout_ms`` is over.
+    """Nothing yet: run ``retry`` again when one of ``keys`` changed, until ``timeout_ms`` pass.
 
     Attributes:
         keys: streams whose change may satisfy the command.
         timeout_ms: how long to wait from the command's arrival; 0 is without end.
         retry: the command with its IDs fixed as they were on arrival.  It answers, is still
             Blocked, or raises CommandError, which is then the reply (its group was destroyed).
-        on_timeout: the reply when time is over or CLIENT UNBLOCK … TIMEOUT comes.
+        on_timeout: the reply after ``timeout_ms``, or at CLIENT UNBLOCK … TIMEOUT.
         retry_at: when the command may succeed although no key changed (XREADGROUP CLAIM: an entry
             becomes old enough); None: never.  Each Blocked that ``retry`` returns says it again.
-        wants: what it competes for with others, as (key, group, min-idle-time or None): where one
-            client found nothing, no other client who wants the same does.  None: for nothing.
+        wants: what it competes for with others, as (key, group, min-idle-time or None): if one
+            client found nothing, no other client that wants the same does.  None: for nothing.
     """
 
     keys: tuple[bytes, ...]
@@ -135,6 +142,7 @@ Reply: TypeAlias = Union[
     RespSet,
     PerKey,
     Verbatim,
+    Double,
     Push,
     Pushes,
     CommandError,

@@ -1,4 +1,4 @@
-"""What all commands that consist of subcommands answer alike: HELP, and the error for bad words."""
+"""Replies that commands with subcommands share: HELP, and the error for unknown words."""
 
 from collections.abc import Iterable
 from typing import Final

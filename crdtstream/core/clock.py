@@ -9,12 +9,19 @@ Absent regions count as 0; no component is ever stored as 0.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from crdtstream.core.ids import RegionId
 
 VersionVector: TypeAlias = Mapping[RegionId, int]
 MutableVersionVector: TypeAlias = dict[RegionId, int]
+
+
+class Versioned(Protocol):
+    """Anything whose state has a version vector; what is applied here, as of a replica."""
+
+    @property
+    def vv(self) -> VersionVector: ...
 
 
 class Dot(NamedTuple):
@@ -29,7 +36,7 @@ def covers_dot(vv: VersionVector, dot: Dot) -> bool:
 
 
 def covers(vv: VersionVector, other: VersionVector) -> bool:
-    """Whether everything in ``other`` is in ``vv`` too."""
+    """True if everything in ``other`` is in ``vv`` too."""
     return all(vv.get(region, 0) >= n for region, n in other.items())
 
 
@@ -54,8 +61,24 @@ def meet(vectors: Iterable[VersionVector]) -> MutableVersionVector:
     return result
 
 
+def capped(vv: VersionVector, most: VersionVector) -> VersionVector:
+    """``vv`` with no more of each region than ``most`` says; the very same if it has no more.
+
+    Args:
+        most: a region that is absent has no bound, and one may stand here as 0.
+    """
+    if all(vv.get(region, 0) <= n for region, n in most.items()):
+        return vv
+    result: MutableVersionVector = {}
+    for region, n in vv.items():
+        count = min(n, most.get(region, n))
+        if count > 0:
+            result[region] = count
+    return result
+
+
 def missing(vv: VersionVector, other: VersionVector) -> int:
-    """How many effects of ``other`` are not in ``vv``."""
+    """Number of effects of ``other`` that are not in ``vv``."""
     return sum(max(0, n - vv.get(region, 0)) for region, n in other.items())
 
 

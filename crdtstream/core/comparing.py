@@ -1,20 +1,21 @@
-"""What two regions compare to find where they differ: digests of ever smaller parts.
+"""Digests of ever smaller parts, which two regions compare to find where they differ.
 
     database ─> 256 buckets of keys ─> key ─> part ─> (of a lane) stretch of dots ─> entry
 
-All of it is made in steps, while the state goes on changing, so a digest is of no single version
-vector: each fact is looked at once, between the vector at the first step and that at the last.
-That is enough, as every fact in a digest has a dot, or grows only, and one that is gone does not
-come again.  Seen along vectors that ascend, a fact is absent, then there, then absent:
+A digest is made in steps, while the state goes on changing.  So it belongs to no single version
+vector: each fact is read once, between the vector of the first step and that of the last.  That is
+enough: every fact in a digest has a dot, or only grows, and one that is gone never returns.  Along
+ascending vectors a fact is absent, then present, then absent:
 
     sample       at region 1   then at 2   then at 1   then at 2     each covers what came before
     fact         0/1           ...                                   0…0 1…1 0…0 and nothing else
 
-So digests X, Y, X, Y with X unlike Y cannot come of effects on their way: regions are unequal.
-Equal digests are equal facts, at whatever vectors.  (``crdtstream crdb verify`` decides by this.)
+So digests X, Y, X, Y with X unlike Y cannot be caused by effects that are still on their way: the
+regions differ.  Equal digests mean equal facts, whatever the vectors.  (``crdtstream crdb verify``
+decides by this.)
 
-Entries that are on disk only are not read as long as the sums in the heads of their macro nodes
-tell: that is so but where a stretch ends within a node, or a block of entries is in two of them.
+Entries that are on disk only are read only if the sums in the heads of their macro nodes are not
+enough: where a stretch ends within a node, or a block of entries is in two nodes.
 
 Buckets are the first eight bits of a key's CRC-32: keys of a bucket are neighbours in the order in
 which SCAN walks them.
@@ -25,20 +26,15 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
 from heapq import merge
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
-from crdtstream.core.digest import (
-    bytes_of_acked,
-    bytes_of_config,
-    bytes_of_creates,
-    bytes_of_expiry,
-    bytes_of_last_id,
-    bytes_of_members,
-    bytes_of_mode,
-    bytes_of_string,
-)
+from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, U64_MAX, RegionId, StreamId
+from crdtstream.core.intervals import Intervals
+from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.blocks import (
     DIGEST_MASK,
     Piece,
@@ -52,24 +48,38 @@ from crdtstream.core.lanes.blocks import (
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
-from crdtstream.core.replica import Replica
+from crdtstream.core.membership.members import Members
 from crdtstream.core.size import Size
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.digest import (
+    bytes_of_acked_lane,
+    bytes_of_config,
+    bytes_of_creates,
+    bytes_of_expiry,
+    bytes_of_interval,
+    bytes_of_last_id,
+    bytes_of_members,
+    bytes_of_mode,
+    bytes_of_string,
+)
 
 DIGEST_BYTES: Final = 16
 BUCKETS: Final = 256
 _BUCKET_SHIFT: Final = 24
 _KEYS_END: Final = BUCKETS << _BUCKET_SHIFT
+# Keys without stream and string are sorted in 65,536 slots, each when the walk reaches it.
+_SLOT_SHIFT: Final = 16
 # Keys that are taken from the order at a time.
 KEYS_AT_ONCE: Final = Size(64, least=1)
-# Macro nodes looked at in one step; a block of entries lies in at most 256.
-NODES_AT_ONCE: Final = Size(600, least=2)
+# Acknowledged intervals hashed in one step.
+INTERVALS_AT_ONCE: Final = Size(256, least=1)
+# Macro nodes looked at in one step: more than the 256 in which a block of entries can lie.
+NODES_AT_ONCE: Final = Size(600, least=300)
 NO_BLOCK: Final = -1
 NO_REGION: Final = RegionId(0)
 
 
 class PartKind(IntEnum):
-    """What a part of a key is, or of the database; the order in which they are told."""
+    """Kinds of parts of a key, or of the database, in the order in which they are reported."""
 
     MEMBERS = 1
     LANE = 2
@@ -83,11 +93,11 @@ class PartKind(IntEnum):
 
 
 class PartName(NamedTuple):
-    """Which part it is.
+    """Name of a part.
 
     Attributes:
-        group: of which group; empty for what belongs to none.
-        lane: of which origin; 0 for what belongs to none.
+        group: its group; empty if it belongs to none.
+        lane: its origin; 0 if it belongs to none.
     """
 
     kind: PartKind
@@ -125,9 +135,8 @@ def bucket_of(key: bytes) -> int:
     return crc32(key) >> _BUCKET_SHIFT
 
 
-def digest_of_members(replica: Replica) -> bytes:
+def digest_of_members(members: Members) -> bytes:
     """Nothing while no change of the members was decided."""
-    members = replica.members
     return _hash(bytes_of_members(members)) if members.epoch else b""
 
 
@@ -144,14 +153,14 @@ class LaneSum:
     __slots__ = ("_above_n", "_upto_n", "entries", "total")
 
     def __init__(self, above_n: int = 0, upto_n: int = U64_MAX) -> None:
-        # Everything up to here is counted, and no block goes on behind it.
+        # Everything up to here is counted, and no block continues behind it.
         self._above_n = above_n
         self._upto_n = upto_n
         self.entries = 0
         self.total = 0
 
     def go_on(self, lane: Lane, is_over: Callable[[], bool]) -> bool:
-        """Count until the turn is over, and at least one block; whether all is counted.
+        """Count until the turn ends, and at least one block; True if all is counted.
 
         Raises:
             ColdError: entries are needed that are on disk only; nothing of this step is counted.
@@ -183,10 +192,10 @@ class LaneSum:
 
 
 class _Step:
-    """What a step counts: whole blocks, and all that lies up to ``above_n``.
+    """Sums of one step: whole blocks, and everything up to ``above_n``.
 
-    The last block may go on in the next macro node: it is open, and what is held since it began is
-    counted when it ends.  A step that ends before leaves that to the next one.
+    The last block may continue in the next macro node.  Then it is open, and what is held since it
+    began is counted when it ends.  A step that ends earlier leaves that to the next one.
     """
 
     __slots__ = (
@@ -228,7 +237,7 @@ class _Step:
     def _count_pieces(self, node: MacroNode, start: int, stop: int) -> None:
         columns = node.columns
         low, high = columns.n[start], columns.n[stop - 1]
-        # In the order of their first dots; no block goes on over an end of the slice.
+        # In the order of their first dots; no block crosses an end of the slice.
         found = [(_first_n(piece), block, piece) for block, piece in short_pieces(columns)]
         found += [(n, NO_BLOCK, piece) for n, piece in long_pieces(columns)]
         found.sort(key=lambda one: one[0])
@@ -264,7 +273,7 @@ class _Step:
 
 
 def _goes_on(node: MacroNode, last_short_n: int) -> bool:
-    """Whether the last block of a macro node has entries in one behind it."""
+    """True if the last block of a macro node has entries in a later node, too."""
     block = block_of(last_short_n)
     after = node.next
     while after is not None and block_of(after.first_n) == block:
@@ -279,6 +288,24 @@ def _first_n(piece: Piece) -> int:
     return int.from_bytes(piece.columns[2][:8], "little")
 
 
+class Held(Protocol):
+    """Look-up of keys, expired ones included: a ``Replica``."""
+
+    def held_stream(self, key: bytes) -> Stream | None: ...
+
+    def held_registers(self, key: bytes) -> KeyRegisters | None: ...
+
+    def held_string(self, key: bytes) -> StringRegister | None: ...
+
+
+class HeldKeys(Held, Protocol):
+    """As ``Held``, for a walk over all keys."""
+
+    def register_keys(self) -> list[bytes]: ...
+
+    def scan_held_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]: ...
+
+
 class KeySums:
     """The parts of a key with their digests, made in steps: lane by lane, then the rest.
 
@@ -286,11 +313,12 @@ class KeySums:
         parts: what was made so far; all of them when ``go_on`` has said so.
     """
 
-    __slots__ = ("_key", "_lane", "_replica", "_sum", "parts")
+    __slots__ = ("_key", "_lane", "_others", "_replica", "_sum", "parts")
 
-    def __init__(self, replica: Replica, key: bytes) -> None:
+    def __init__(self, replica: Held, key: bytes) -> None:
         self._replica = replica
         self._key = key
+        self._others = _other_parts(replica, key)
         # The lane that is being counted, or was counted last.
         self._lane = NO_REGION
         self._sum: LaneSum | None = None
@@ -301,7 +329,8 @@ class KeySums:
         Raises:
             ColdError: entries are needed that are on disk only; what was counted stays.
         """
-        # The stream may go meanwhile, or another one have its name: what is there is counted.
+        # Between two calls the stream may be deleted, or another one get its name: what exists is
+        # counted.
         stream = self._replica.held_stream(self._key)
         lanes = {} if stream is None else stream.lanes
         while True:
@@ -315,7 +344,11 @@ class KeySums:
                 return False
             self._note_lane(lane, self._sum)
             self._sum = None
-        self.parts += _other_parts(self._replica, self._key, stream)
+        for part in self._others:
+            if part is not None:
+                self.parts.append(part)
+            if is_over():
+                return False
         return True
 
     def _note_lane(self, lane: Lane | None, total: LaneSum) -> None:
@@ -326,7 +359,7 @@ class KeySums:
 
     @property
     def digest(self) -> bytes:
-        """Of all parts; empty of a key that has none."""
+        """Digest of all parts; empty for a key that has none."""
         if not self.parts:
             return b""
         hasher = blake2b(digest_size=DIGEST_BYTES)
@@ -337,27 +370,23 @@ class KeySums:
         return hasher.digest()
 
 
-def _other_parts(replica: Replica, key: bytes, stream: Stream | None) -> Iterator[PartSum]:
-    """All but the lanes.
+def _other_parts(replica: Held, key: bytes) -> Iterator[PartSum | None]:
+    """All but the lanes, made in steps: the state may change between two of them.
 
-    What is known of a group goes when it does, so the dots of its creates are in each part of it:
+    What is known of a group is dropped with it, so the dots of its creates are in each part of it:
     a mode or an interval of one that was made again is another fact.
+
+    Returns:
+        Parts; None: a step without one.
     """
+    stream = replica.held_stream(key)
     if stream is not None:
         for region, register in sorted(stream.last_ids.items()):
             digest = _hash(bytes_of_last_id(register))
             name = PartName(PartKind.LAST_ID, b"", region)
             yield PartSum(name, digest, 0, register.n, register.id)
-        for group_name, group in sorted(stream.groups.items()):
-            creates = bytes_of_creates(group)
-            yield _part(PartKind.CREATES, creates, group_name)
-            if mode := bytes_of_mode(group):
-                yield _part(PartKind.MODE, creates + mode, group_name)
-            for region, intervals in sorted(group.intervals.items()):
-                acked = creates + bytes_of_acked(region, intervals)
-                name = PartName(PartKind.ACKED, group_name, region)
-                count = sum(1 for _ in intervals)
-                yield PartSum(name, _hash(acked), count, 0, intervals.end)
+        for group_name in sorted(stream.groups):
+            yield from _parts_of_group(replica, key, group_name)
     registers = replica.held_registers(key)
     if registers is not None:
         if expiry := bytes_of_expiry(registers):
@@ -369,6 +398,77 @@ def _other_parts(replica: Replica, key: bytes, stream: Stream | None) -> Iterato
         yield _part(PartKind.STRING, bytes_of_string(string))
 
 
+def _parts_of_group(replica: Held, key: bytes, name: bytes) -> Iterator[PartSum | None]:
+    group = _group(replica, key, name)
+    if group is None:
+        return
+    creates = bytes_of_creates(group)
+    yield _part(PartKind.CREATES, creates, name)
+    if mode := bytes_of_mode(group):
+        yield _part(PartKind.MODE, creates + mode, name)
+    for region in sorted(group.intervals):
+        acked = AckedSum(creates, region)
+        while True:
+            # It may have gone, and one of its name may be another one, with other creates.
+            group = _group(replica, key, name)
+            if group is None or bytes_of_creates(group) != creates:
+                return
+            intervals = group.intervals.get(region)
+            if intervals is None or not acked.go_on(intervals):
+                break
+            yield None
+        if acked.count:
+            part = PartName(PartKind.ACKED, name, region)
+            yield PartSum(part, acked.digest, acked.count, 0, acked.end)
+
+
+def _group(replica: Held, key: bytes, name: bytes) -> Group | None:
+    stream = replica.held_stream(key)
+    return None if stream is None else stream.groups.get(name)
+
+
+class AckedSum:
+    """The digest of a group's acknowledged intervals of one lane, made in steps.
+
+    Intervals grow together between two steps.  So the last one is held open: it is hashed when one
+    that does not touch it is known, or at the end.
+
+    Attributes:
+        count: how many intervals there are, the open one among them.
+        end: the end of the last one.
+    """
+
+    __slots__ = ("_begin", "_hasher", "count", "end")
+
+    def __init__(self, creates: bytes, region: RegionId) -> None:
+        self._hasher = blake2b(creates + bytes_of_acked_lane(region), digest_size=DIGEST_BYTES)
+        self._begin = ID_MIN
+        self.count = 0
+        self.end = ID_MIN
+
+    def go_on(self, intervals: Intervals) -> bool:
+        """Take the next ones; whether there may be more."""
+        found = intervals.behind(self.end, INTERVALS_AT_ONCE.value)
+        for low, high in found:
+            if low > self.end or not self.count:
+                self._close()
+                self.count += 1
+                self._begin = low
+            self.end = high
+        return len(found) == INTERVALS_AT_ONCE.value
+
+    def _close(self) -> None:
+        if self.count:
+            self._hasher.update(bytes_of_interval(self._begin, self.end))
+
+    @property
+    def digest(self) -> bytes:
+        hasher = self._hasher.copy()
+        if self.count:
+            hasher.update(bytes_of_interval(self._begin, self.end))
+        return hasher.digest()
+
+
 def _part(kind: PartKind, data: bytes, group: bytes = b"") -> PartSum:
     return PartSum(PartName(kind, group, NO_REGION), _hash(data))
 
@@ -377,26 +477,34 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def keys_between(replica: Replica, first_bucket: int, last_bucket: int) -> Iterator[bytes | None]:
-    """Every key of some buckets of which something is replicated, in the order of SCAN.
+def keys_between(replica: HeldKeys, first_bucket: int, last_bucket: int) -> Iterator[bytes | None]:
+    """Every key of some buckets that has replicated state, in the order of SCAN.
 
-    Keys may come and go between two of them; one that stays is met once.  None: there is none yet,
-    and who walks may give others their turn.
+    Keys may be made and deleted between two of them; one that stays is met once.  None: there is
+    none yet, and the caller may give others their turn.
     """
     end = (last_bucket + 1) << _BUCKET_SHIFT
     cursor = first_bucket << _BUCKET_SHIFT
     # A register may be there without stream and string, and is in no order then.  Few are.
-    alone: list[tuple[int, bytes]] = []
+    # They are sorted a slot at a time, when the walk reaches it.
+    alone: dict[int, list[tuple[int, bytes]]] = {}
     for at, key in enumerate(replica.register_keys()):
         if at % KEYS_AT_ONCE.value == 0:
             yield None
         if replica.held_stream(key) is None and replica.held_string(key) is None:
-            alone.append((crc32(key), key))
-    alone.sort()
+            checksum = crc32(key)
+            if cursor <= checksum < end:
+                alone.setdefault(checksum >> _SLOT_SHIFT, []).append((checksum, key))
+    slots = sorted(alone)
     while cursor < end:
         after, keys = replica.scan_held_keys(cursor, KEYS_AT_ONCE.value)
         stop = min(after or _KEYS_END, end)
-        here = alone[bisect_left(alone, (cursor, b"")) : bisect_left(alone, (stop, b""))]
+        # A step ends where the next slot that has some ends.
+        at = bisect_left(slots, cursor >> _SLOT_SHIFT)
+        slot = alone[slots[at]] if at < len(slots) else []
+        if slot:
+            stop = min(stop, (slots[at] + 1) << _SLOT_SHIFT)
+        here = sorted(one for one in slot if cursor <= one[0] < stop)
         both = merge(((crc32(key), key) for key in keys), here)
         # One that got a stream since is in both.
         for checksum, key in dict.fromkeys(both):

@@ -1,6 +1,6 @@
-"""How many effects of each kind were issued, or applied.
+"""Number of effects of each kind that were issued or applied.
 
-Counted once a batch, not once an effect: appends are the rest of what else is in it.
+They are counted per batch, not per effect: its appends are all effects less the other kinds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,6 +25,7 @@ class EffectCounts:
             kind = type(effect)
             self._others[kind] = self._others.get(kind, 0) + 1
             self._appends -= 1
+        assert self._appends >= 0, "a batch has more other effects than it has effects"
 
     def by_kind(self) -> Mapping[str, int]:
         """By the name of the kind, as in ``core/effects.py``: all kinds, those without any too."""

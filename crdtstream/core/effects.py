@@ -1,13 +1,13 @@
-"""Effects: what happened, told so that every region can apply it without deciding anything.
+"""Effects: what happened, in a form that every region can apply without deciding anything.
 
 A region turns each command that changes replicated state into effects, numbers them 1, 2, 3 …
 (a dot each) and sends them in batches.  Applying an effect uses its *causal context* - what its
-issuer had observed - to tell what a remove may take (observed-remove) and which creates a destroy
+issuer had observed - to decide what a remove may take (observed-remove) and which creates a destroy
 beats (delete-wins).
 
 Local changes are the other thing a replica does: consumers, pending entries, positions.  They are
-durable but never leave their region.  They go the same way - a value that is applied and logged -
-so that recovery replays exactly what was lived.
+durable but never leave their region.  They are handled the same way - a value that is applied and
+logged - so that recovery replays exactly what happened.
 
 Both are closed unions, and a kind is known in these places:
 
@@ -32,25 +32,25 @@ from typing import Final, NamedTuple, TypeAlias
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
-from crdtstream.core.membership.changes import HASH_BYTES, Change
+from crdtstream.core.member_changes import HASH_BYTES, Change
 
-# No setting of a mode goes on from this one.
+# No setting of a mode follows this one.
 EPOCH_MAX: Final = 1 << 62
-# Counters go on from what an effect says; added up over all lanes they must stay within 64 bits.
+# Counters continue from what an effect says; added up over all lanes they must stay within 64 bits.
 COUNTER_MAX: Final = 1 << 53
 
 
 def counted(value: int) -> int:
-    """A count as it is applied, here and in replay: cut off where nobody can have counted."""
+    """A count as it is applied, here and in replay: limited to what a counter can reach."""
     return min(value, COUNTER_MAX)
 
 
 class IdempotentId(NamedTuple):
-    """What makes an append recognisable when it is tried again (XADD IDMP).
+    """Name by which an append is recognised when it is tried again (XADD IDMP).
 
     Attributes:
-        producer: who appends, named by itself.
-        id: which of its messages this is, named by it too.
+        producer: the producer's name for itself.
+        id: the producer's name for the message.
     """
 
     producer: bytes
@@ -58,11 +58,11 @@ class IdempotentId(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """Where rows of a numbered producer begin (``numbered.py``).
+    """First of some rows of a numbered producer (``numbered.py``).
 
     Attributes:
-        producer: who appends, named by itself.
-        batch: of its batches which one; they ascend.
+        producer: the producer's name for itself.
+        batch: number of the producer's batch; ascending.
         row: the number of the first row; those behind it follow without gaps.
     """
 
@@ -71,7 +71,7 @@ class Numbered(NamedTuple):
     row: int
 
     def name(self, offset: int) -> IdempotentId:
-        """What the row ``offset`` behind the first is called where idempotent ids are shown."""
+        """Name of the row ``offset`` behind the first, where idempotent ids are shown."""
         return IdempotentId(self.producer, b"%d:%d" % (self.batch, self.row + offset))
 
     def behind(self, offset: int) -> "Numbered":
@@ -94,7 +94,7 @@ class Append:
 
     Attributes:
         fields: the entry's fields and values as one RESP array of bulk strings.  These bytes are
-            what log, link, macro node and reply carry; nobody encodes them a second time.
+            what log, link, macro node and reply carry; they are not encoded a second time.
         idempotent: two concurrent appends that have the same are one entry (``rules`` 20).
     """
 
@@ -152,7 +152,7 @@ class DeleteKey:
 
 @dataclass(frozen=True, slots=True)
 class ExpireKey:
-    """The stream's time was over: everything of it that the context covers goes, and nothing else.
+    """The stream expired: everything of it that the context covers is removed, and nothing else.
 
     Observed-remove throughout: entries, last-IDs, deadlines, XCFGSET's values and group creates.
     It leaves no tombstone, so a group that another region makes again after the deadline stays.
@@ -163,19 +163,23 @@ class ExpireKey:
     key: bytes
 
 
+# Where a group begins: one position for every lane, future ones too; or positions by lane, and 0
+# for lanes not named (that is ``$``: each lane's last ID as observed).
+Start: TypeAlias = StreamId | Mapping[RegionId, StreamId]
+
+
 @dataclass(frozen=True, slots=True)
 class CreateGroup:
     """A group.  It exists if no destroy of it lies outside this effect's context.
 
     Attributes:
-        start: one position for every lane, future ones too; or positions by lane, and 0 for lanes
-            not named (that is ``$``: each lane's last ID as observed).
+        start: see the type.
         entries_read: the issuer's ENTRIESREAD, None without; a hint, not in the digest.
     """
 
     key: bytes
     group: bytes
-    start: StreamId | Mapping[RegionId, StreamId]
+    start: Start
     entries_read: int | None = None
 
     def __post_init__(self) -> None:
@@ -276,7 +280,7 @@ class SetStringExpiry:
         deadline: milliseconds since the epoch; None is PERSIST and beats every deadline that is set
             at the same time.
 
-    A value that another region sets meanwhile keeps the deadline that it was set with.
+    A value that another region sets concurrently keeps the deadline that it was set with.
     """
 
     key: bytes
@@ -298,7 +302,7 @@ class DeleteString:
 
 
 class Mode(Enum):
-    """Who hands out a group's new entries (``rules`` 13)."""
+    """Rule that decides which region delivers a group's new entries (``rules`` 13)."""
 
     AT_LEAST_ONCE = "at-least-once"
     HOME = "home"
@@ -307,12 +311,12 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LaneHandover:
-    """How far the old home had come in one lane: the new one goes on from there.
+    """The old home's progress in one lane: the new home goes on from there.
 
     Attributes:
-        run_from, last_delivered: in (run_from, last_delivered] every entry was handed out at the
-            old home or was known to be acknowledged.
-        handed_out: stretches beyond that were handed out there too.
+        run_from, last_delivered: in (run_from, last_delivered] every entry was delivered at the old
+            home or was known to be acknowledged.
+        handed_out: stretches beyond that were delivered there too.
         ignore_until: set back by XGROUP SETID: intervals are ignored up to here.
         pending: those of all these that were not acknowledged: (id, delivery count), ascending.
         entries_read: Redis's counter, None when unknown.
@@ -338,10 +342,10 @@ class SetGroupMode:
     Attributes:
         epoch: one more than the epoch that the issuer had observed.  The highest epoch wins, then
             the lowest issuing region.
-        home: with Mode.HOME the region that hands out; else None.
-        forced: taken, not handed over: whoever takes a lane over starts at its frontier.
-        handover: issued by the home: per lane how far it had come.  What it had acknowledged went
-            out before, as AckFrontier.
+        home: with Mode.HOME the region that delivers; else None.
+        forced: taken, not handed over: a region that takes a lane over starts at its frontier.
+        handover: issued by the home: per lane how far it had come.  What it had acknowledged was
+            issued before, as AckFrontier.
 
     It applies only if the context covers a live create of the group.
     """
@@ -404,14 +408,14 @@ Effect: TypeAlias = Append | RareEffect
 
 
 def ascend(ids: Ids) -> bool:
-    """Whether the IDs ascend without repeats."""
+    """True if the IDs ascend without repeats."""
     if isinstance(ids, IdColumns):
         return ids.ascend()
     return all(a < b for a, b in pairwise(ids))
 
 
 def are_stretches(stretches: Iterable[tuple[StreamId, StreamId]]) -> bool:
-    """Whether none of the half-open stretches is empty or ends too early."""
+    """True if each of the half-open stretches starts below its end."""
     return all(start < end for start, end in stretches)
 
 
@@ -453,6 +457,7 @@ class EffectBatch:
         appends: the appends, as columns.
         others: every other effect with its offset (n - first_n), ascending.  The appends fill the
             offsets that ``others`` leaves free.
+        follows: the hash of the origin's batch before this one (``histories.py``); 0: unknown.
     """
 
     origin: RegionId
@@ -462,6 +467,7 @@ class EffectBatch:
     issued_ms: Millis
     appends: AppendColumns
     others: list[tuple[int, RareEffect]]
+    follows: int = 0
 
     def __post_init__(self) -> None:
         assert self.count == len(self.appends.ms) + len(self.others) >= 1
@@ -477,7 +483,7 @@ class EffectBatch:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """XREADGROUP with ``>``: entries handed out.
+    """XREADGROUP with ``>``: entries delivered.
 
     Attributes:
         ids: per lane the delivered IDs, ascending; the last one is the lane's new last-delivered.
@@ -545,7 +551,7 @@ class Release:
     """XNACK: pending entries lose their owner and may be claimed at once.
 
     Attributes:
-        nacks: (lane, id, new delivery count) in the order in which they are to be handed out.
+        nacks: (lane, id, new delivery count) in the order in which they are to be delivered.
     """
 
     key: bytes
@@ -601,33 +607,36 @@ OF_MERGED: Final = RegionId(0)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Another region's state was merged into this one's; told in a record of its own.
+    """Another region's state was merged into this one's; it has a record of its own.
 
     Attributes:
         cut_id: names the images, which are in the folder's staging.
         source: the region whose state it is.
         vv: its version vector at the cut.
+        key: only this key is in the cut, and it replaces this region's, which was damaged; None:
+            all keys are, and are merged.
     """
 
     cut_id: bytes
     source: RegionId
     vv: VersionVector
+    key: bytes | None = None
 
 
 @dataclass(slots=True)
 class Record:
-    """What must be durable before anything that depends on it may leave the process.
+    """Unit of the log: durable before anything that depends on it may leave the process.
 
     One sealed section of a tick: a batch (this region's own, or one received), and the local
     changes made in the same section.  Written as one row of the log, replayed as a whole.
 
     Attributes:
         origin, first_n, last_n: of the batch; last_n is first_n - 1 in a record without one.  The
-            origin of a record that tells of a merged state is OF_MERGED.
+            origin of a record that stands for a merged state is OF_MERGED.
         batch: the encoded EffectBatch, the very bytes that links send; None without effects.
         local: the encoded local changes, each with the own-dot count after which it came; of a
             batch received, when that was.
-        merged_vv: of a record that is made now and tells of a merged state its version vector; not
+        merged_vv: version vector of the merged state that a new record stands for; None in a record
             read from the log, where ``local`` has it.
     """
 
@@ -640,7 +649,7 @@ class Record:
 
 
 def record_bytes(record: Record) -> int:
-    """What a record weighs in queues and caches."""
+    """Bytes that a record counts for in queues and caches."""
     return RECORD_OVERHEAD_BYTES + len(record.batch or b"") + len(record.local or b"")
 
 

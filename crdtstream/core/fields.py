@@ -17,7 +17,7 @@ from crdtstream.core.size import Size
 # What the shortest take: one field without a name, and without a value.
 FIELDS_BYTES_MIN: Final = len(b"*2\r\n" + 2 * b"$0\r\n\r\n")
 
-# From as many arguments on they are looked at together.
+# From this number of arguments on they are checked together.
 MANY: Final = Size(64, least=0)
 _LENGTHS: Final = [b"$%d" % length for length in range(1024)]
 _HEADERS: Final = [length + b"\r\n" for length in _LENGTHS]
@@ -56,7 +56,7 @@ def _bulks(arguments: Sequence[bytes]) -> bytes:
 
 
 def decode_fields(data: bytes, start: int, stop: int) -> list[bytes]:
-    """The arguments of which :func:`encode_fields` made ``data[start:stop]``."""
+    """The arguments that :func:`encode_fields` made ``data[start:stop]`` of."""
     array = _ARRAY.match(data, start, stop)
     assert array is not None
     arguments: list[bytes] = []
@@ -71,9 +71,9 @@ def decode_fields(data: bytes, start: int, stop: int) -> list[bytes]:
 
 
 def are_fields(data: bytes, start: int, stop: int) -> bool:
-    """Whether ``data[start:stop]`` is just what :func:`encode_fields` makes of some arguments.
+    """True if ``data[start:stop]`` is exactly what :func:`encode_fields` makes of some arguments.
 
-    Clients get these bytes as they are, so what comes from outside must be looked at first.
+    Clients get these bytes as they are, so bytes from outside must be checked first.
     """
     array = _ARRAY.match(data, start, stop)
     if array is None or int(array[1]) % 2:
@@ -92,7 +92,7 @@ def are_fields(data: bytes, start: int, stop: int) -> bool:
 
 
 def _are_plain(bulks: bytes, count: int) -> bool:
-    """Whether these are as many bulk strings; False also where one is long, or has a line end."""
+    """True if these are ``count`` bulk strings; False also if one is long, or has a line end."""
     lines = bulks.split(b"\r\n")
     lengths = list(map(len, lines[1::2]))
     return (

@@ -1,4 +1,4 @@
-"""How much memory the state takes, estimated without a look at every entry.
+"""Memory that the state takes, estimated without a look at every entry.
 
 Macro nodes and chunks of pending entries are measured: their columns and fields, with the room that
 they hold for more, or what is left in memory of a node that is packed or on disk.  The rest -
@@ -13,13 +13,13 @@ from typing import Final
 
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import U64_MAX
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.residency import memory_of
 from crdtstream.core.producers.idempotency import Window
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
-from crdtstream.core.stream import Stream
 
 SAMPLES_DEFAULT: Final = 5
 # Keys that a walk measures in one step.
@@ -41,7 +41,7 @@ DEADLINE_BYTES: Final = 420  # with its places among what ends
 
 
 class Footprint:
-    """What all keys of a replica take together, by the last walk over them.
+    """Memory that all keys of a replica take together, by the last walk over them.
 
     Attributes:
         node_bytes: macro nodes.
@@ -70,12 +70,12 @@ class Footprint:
 
 
 def nodes_of_stream(stream: Stream, samples: int | None) -> int:
-    """Macro nodes of a stream, of which the first ``samples`` of each lane are measured."""
+    """Macro nodes of a stream; the first ``samples`` of each lane are measured."""
     return sum(_nodes_of_lane(lane, samples) for lane in stream.lanes.values())
 
 
 def rest_of_key(replica: Replica, key: bytes) -> int:
-    """What a key takes besides macro nodes; 0 if there is no such key."""
+    """Memory that a key takes besides macro nodes; 0 if there is no such key."""
     stream, string = replica.stream(key), replica.string(key)
     if stream is None and string is None:
         return 0

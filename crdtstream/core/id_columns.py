@@ -1,4 +1,4 @@
-"""Many IDs at once, as two columns: what a command hands out, or acknowledges, together.
+"""Many IDs at once, as two columns: what a command delivers, or acknowledges, together.
 
     ids   7-1  7-1025  9-2
     ms    [ 7,    7,   9 ]
@@ -27,7 +27,7 @@ FEW: Final = Size(16, least=1)
 
 
 class IdColumns:
-    """IDs, column by column.  They must not change while somebody else has them.
+    """IDs, column by column.  They must not change while other code holds them.
 
     It is equal to any sequence of the same IDs.
     """
@@ -37,6 +37,7 @@ class IdColumns:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, ms: "array[int]", seq: "array[int]") -> None:
+        assert len(ms) == len(seq), "an ID has two halves"
         self.ms = ms
         self.seq = seq
 
@@ -78,14 +79,14 @@ class IdColumns:
         return f"IdColumns.of({list(self)})"
 
     def index_from(self, entry_id: StreamId, start: int = 0) -> int:
-        """Where the first ID stands that is not below this one, from ``start`` on; they ascend."""
+        """Index of the first ID that is not below this one, from ``start`` on; they ascend."""
         ms = entry_id >> SEQ_BITS
         low = bisect_left(self.ms, ms, start)
         high = bisect_right(self.ms, ms, low)
         return bisect_left(self.seq, entry_id & U64_MAX, low, high)
 
     def selected(self, mask: bytearray) -> "IdColumns":
-        """Those IDs where the mask has a 1; if these are all it is the very same object."""
+        """The IDs where the mask has a 1; if these are all, the very same object."""
         if 0 not in mask:
             return self
         return IdColumns(array("Q", compress(self.ms, mask)), array("Q", compress(self.seq, mask)))
@@ -121,7 +122,7 @@ class IdColumns:
         return keys
 
     def ascend(self) -> bool:
-        """Whether the IDs ascend without repeats."""
+        """True if the IDs ascend without repeats."""
         ms, seq = self.ms, self.seq
         if all(map(lt, ms, islice(ms, 1, None))):
             return True
@@ -134,14 +135,14 @@ Ids: TypeAlias = Sequence[StreamId] | IdColumns
 
 
 def from_columns(ms: "array[int]", seq: "array[int]") -> Ids:
-    """The IDs of two columns, in the form that is cheaper for as many."""
+    """The IDs of two columns, in the form that is cheaper for their number."""
     if len(ms) >= FEW.value:
         return IdColumns(ms, seq)
     return tuple([StreamId(a << SEQ_BITS | b) for a, b in zip(ms, seq, strict=True)])
 
 
 def from_ids(ids: Sequence[StreamId]) -> Ids:
-    """The same IDs, in the form that is cheaper for as many."""
+    """The same IDs, in the form that is cheaper for their number."""
     return IdColumns.of(ids) if len(ids) >= FEW.value else ids
 
 

@@ -25,7 +25,7 @@ ID_MAX: Final = StreamId((1 << 128) - 1)
 
 
 class IdMode(Enum):
-    """What XADD accepts as ID (AA, "ID generation modes"); the value is what rladmin writes."""
+    """Kinds of IDs that XADD accepts (AA, "ID generation modes"); values as in rladmin."""
 
     STRICT = "strict"
     SEMI_STRICT = "semi-strict"

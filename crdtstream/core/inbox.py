@@ -58,14 +58,17 @@ class Inbox:
                 self._drop_known(queue, applied)
             elif self._replica.ready(found[0]):
                 del queue[applied + 1]
+                assert found[0].first_n == applied + 1, "it stands under another number"
                 self.bytes_waiting -= len(found[1])
                 ready.append(found)
+        assert self.bytes_waiting >= 0
         return ready
 
     def _drop_known(self, queue: dict[int, tuple[EffectBatch, bytes]], applied: int) -> None:
         """Forget what another link has brought."""
         for first_n in [n for n, (batch, _) in queue.items() if batch.last_n <= applied]:
             self.bytes_waiting -= len(queue.pop(first_n)[1])
+            assert self.bytes_waiting >= 0
 
     def waiting_for(self) -> set[RegionId]:
         """Origins whose effects must come before anything that waits here can be applied."""

@@ -25,6 +25,7 @@ class Intervals(Ranges[StreamId]):
         return self.contains_all(entry_id, entry_id)
 
     def contains_all(self, first: StreamId, last: StreamId) -> bool:
-        """Whether one interval has everything from ``first`` to ``last``, both included."""
+        """True if one interval has everything from ``first`` to ``last``, both included."""
+        assert first <= last
         at = bisect_left(self._tos, last)
         return at < len(self._tos) and self._froms[at] < first

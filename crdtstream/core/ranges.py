@@ -33,7 +33,7 @@ class Ranges(Generic[N]):
         return bool(self._froms)
 
     def run_end(self, position: N) -> N:
-        """How far one range reaches from ``position`` on; no further where none is."""
+        """End of the range that ``position`` is in; ``position`` itself if there is none."""
         at = bisect_right(self._froms, position) - 1
         return max(position, self._tos[at]) if at >= 0 else position
 
@@ -42,8 +42,20 @@ class Ranges(Generic[N]):
         at = bisect_right(self._tos, position)
         return None if at == len(self._tos) else (self._froms[at], self._tos[at])
 
+    def behind(self, position: N, count: int) -> list[tuple[N, N]]:
+        """As ``next_after``, the first ``count`` of them."""
+        at = bisect_right(self._tos, position)
+        stop = at + count
+        return list(zip(self._froms[at:stop], self._tos[at:stop], strict=True))
+
+    def within(self, start: N, end: N) -> Iterator[tuple[N, N]]:
+        """The ranges that have something in common with one, ascending."""
+        first, stop = bisect_right(self._tos, start), bisect_left(self._froms, end)
+        return zip(self._froms[first:stop], self._tos[first:stop], strict=True)
+
     def missing(self, start: N, end: N) -> list[tuple[N, N]]:
         """The parts of a range that are in none, ascending."""
+        assert start <= end, "it ends before it begins"
         left = []
         position = start
         for at in range(bisect_right(self._tos, start), bisect_left(self._froms, end)):
@@ -66,10 +78,13 @@ class Ranges(Generic[N]):
             end = max(end, self._tos[stop - 1])
         self._froms[first:stop] = [start]
         self._tos[first:stop] = [end]
+        assert not first or self._tos[first - 1] < start, "it touches the one before"
+        assert first + 1 == len(self._froms) or end < self._froms[first + 1], "or the one behind"
         return fresh
 
     def remove(self, start: N, end: N) -> None:
         """Take a range out; one that reaches over both of its ends becomes two."""
+        assert start < end, "an empty range"
         first = bisect_right(self._tos, start)
         stop = bisect_left(self._froms, end)
         if first >= stop:
@@ -79,3 +94,4 @@ class Ranges(Generic[N]):
         kept = left + right
         self._froms[first:stop] = [low for low, _ in kept]
         self._tos[first:stop] = [high for _, high in kept]
+        assert len(self._froms) == len(self._tos)

@@ -21,7 +21,7 @@ class RedisVersion(NamedTuple):
         return f"{self.major}.{self.minor}.{self.patch}"
 
 
-# Below 7.4 clients do without commands that are here; above 8.10 nobody knows what a client wants.
+# Below 7.4 clients do without commands that are here; above 8.10 it is unknown what a client wants.
 LEAST: Final = RedisVersion(7, 4, 0)
 MOST: Final = RedisVersion(8, 10, 999)
 # The Redis with which replies are compared (tests/like_redis).

@@ -8,8 +8,8 @@
 Issuing an effect applies it here at once and puts it into the open section (``issuing``).  The
 section is sealed when a tick ends, and before a remote batch is applied, because all its effects
 share one causal context.  What each effect does is in ``applying``: the same code in every region,
-but for an Append, which goes into its lane alone where it is issued and in a run elsewhere.  What
-they change is in ``state.py``.
+except for an Append, which is added to its lane alone where it is issued and in a run elsewhere.
+What they change is in ``state.py``.
 
 Always so:
   * The own component of ``vv`` counts every effect issued, sealed or not; the others count what
@@ -18,30 +18,34 @@ Always so:
   * Nothing here looks at a clock, a file or a socket: ``advance`` says what time it is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from crdtstream.core.applying.append_runs import checked_runs
 from crdtstream.core.applying.apply_batch import ReplayedChanges, apply_batch
 from crdtstream.core.applying.checking_members import check_members
-from crdtstream.core.applying.looking_ahead import needs_of, read_entries, read_for_effect
+from crdtstream.core.applying.looking_ahead import needs_of, read_entries, read_for_change
+from crdtstream.core.applying.noting import Noting
 from crdtstream.core.checkpoint.parts import Cut, Image
-from crdtstream.core.checkpoint.restoring import Restoring
 from crdtstream.core.clock import VersionVector, covers
-from crdtstream.core.digest import digest_key, digest_keyspace
 from crdtstream.core.effect_counts import EffectCounts
 from crdtstream.core.effects import (
     OF_MERGED,
     EffectBatch,
     IdempotentId,
+    LocalChange,
     Merged,
     Numbered,
     RareEffect,
     Record,
 )
+from crdtstream.core.histories import Point, check_follows, hash_of, other_ends, shortened
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
+from crdtstream.core.incarnations import Lineages, Marked, marked_by, unheard
 from crdtstream.core.issuing.issuer import Issuer
+from crdtstream.core.issuing.noting_issuer import NotingIssuer
 from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import Compaction
@@ -50,16 +54,19 @@ from crdtstream.core.lanes.limits import (
     NODE_ENTRIES_MAX_DEFAULT,
     NodeLimits,
 )
-from crdtstream.core.membership.lost import Ends, Lost, lost_of
+from crdtstream.core.membership.lost import Ends, Lost, ends_for, lost_of, sooner
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
+from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.merge.sent import SentState
+from crdtstream.core.notifications import KEYMISS, Notification
 from crdtstream.core.producers.idempotency import Collapsed, Tracked
 from crdtstream.core.producers.numbered import Rows
 from crdtstream.core.redis_version import DEFAULT, RedisVersion
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
 from crdtstream.core.uid import NO_UID
+from crdtstream.core.whole.digest import digest_key, digest_keyspace
+from crdtstream.core.whole.restoring import Restoring
+from crdtstream.core.whole.state import State
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
 from crdtstream.core.xread_mode import XreadMode
@@ -69,8 +76,9 @@ class Replica:
     """The state of one region.
 
     Attributes:
-        region: whose effects are issued here.
+        region: the region whose effects are issued here.
         vv: what has been applied here, own effects included.
+        histories: which effects those are, as far as it is known.
         id_mode: what XADD accepts (``crdt_xadd_id_uniqueness_mode``); not replicated.
         implicit_mkstream: whether XGROUP CREATE makes a missing key; the tunable
             ``crdt_xgroup_create_mkstream``.
@@ -80,18 +88,19 @@ class Replica:
         residency: which macro nodes are in memory.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
         now: what time it is, by the last ``advance``.
-        touched: keys that changed since somebody last cleared the set; it drives blocked and
-            watching clients.
+        touched: keys that changed since the set was last cleared; it drives blocked and watching
+            clients.
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
             effects issued for them, since the process started: what coalescing saves.
         record_count: records made since the process started, the open section's not included.
-        database_uid: which database this is; whoever runs the replica sets it.
-        may_issue: whether effects may be issued (``rules`` 18); whoever runs the replica sets it.
-            What applying others' effects gives to tell waits until it may.
-        expired_count: keys that existed and were deleted from here because their time was over,
-            since the process started.
-        expiry_is_held: keys whose time is over wait for entries that are on disk.
-        ends: regions whose effects are known to end, and where; whoever runs the replica sets it.
+        database_uid: names this database; set from outside.
+        lineages: the incarnations of all regions; set from outside.
+        may_issue: whether effects may be issued (``rules`` 18); set from outside.  Until then,
+            effects that follow from applying others' effects wait.
+        expired_count: keys that existed, expired and were deleted from here, since the process
+            started.
+        expiry_is_held: expired keys wait for entries that are on disk.
+        ends: regions whose effects are known to end, and where; set from outside.
         staged: reads the state that a ``Merged`` names; None: none is staged here.
         merged_count: how many states were merged since the process started, replayed ones included.
         issued_counts, applied_counts: by kind the effects issued here, and those applied that
@@ -112,6 +121,7 @@ class Replica:
         self.node_limits = NodeLimits(entries_max=node_entries_max, bytes_max=node_bytes_max)
         self._state = State(region, peers, self.node_limits)
         self.vv = self._state.vv
+        self.histories = self._state.histories
         self.residency = self._state.residency
         self.residency.must_go_on = self._must_go_on
         self.id_mode = id_mode
@@ -121,6 +131,7 @@ class Replica:
         self.touched = self._state.keys.touched
         self.record_count = 0
         self.database_uid = NO_UID
+        self.lineages: Lineages = {}
         self.issued_counts = EffectCounts()
         self.applied_counts = EffectCounts()
         self._records: list[Record] = []
@@ -131,6 +142,7 @@ class Replica:
         self.merged_count = 0
         self._is_on_trial = False
         self.ends: Ends = {}
+        self._noting: Noting | None = None
         self._call_issuer()
         self.issue_frontiers = self._issuer.issue_frontiers
         self.note_settled = self._issuer.note_settled
@@ -140,6 +152,7 @@ class Replica:
         self._registers = self._keys.registers
         self._strings = self._keys.strings
         self._expiry = self._keys.expiry
+        self.next_deadline = self._keys.next_deadline
         self._due = self._keys.due
         self._floors = self._state.floors
         self._grown_lanes = self._state.grown_runs.lanes
@@ -147,28 +160,34 @@ class Replica:
     # --- Reading ------------------------------------------------------------------------------
 
     def stream(self, key: bytes) -> Stream | None:
-        """The stream of that key, None if the key does not exist or its time is over."""
+        """The stream of that key, None if the key does not exist or has expired."""
         if self._due and key in self._due:
             return None
         return self._streams.get(key)
 
-    def held_stream(self, key: bytes) -> Stream | None:
-        """As ``stream``, and also one whose time is over and that was not deleted yet.
+    def streams_of(self, keys: Sequence[bytes]) -> list[Stream | None]:
+        """As ``stream``, of each of many."""
+        if self._due:
+            return [self.stream(key) for key in keys]
+        return list(map(self._streams.get, keys))
 
-        Who reads by dots must have its entries until the delete tells that they are lost: it may
-        yet be made to last.
+    def held_stream(self, key: bytes) -> Stream | None:
+        """As ``stream``, and also one that has expired and was not deleted yet.
+
+        A reader by dots must get its entries until the delete says that they are lost: it may yet
+        be made to last.
         """
         return self._streams.get(key)
 
     def string(self, key: bytes) -> StringRegister | None:
-        """The string of that key, None if there is none or its time is over.
+        """The string of that key, None if it does not exist or has expired.
 
         A key may have a stream, too; then clients see that.
         """
         return self._keys.string(key)
 
     def held_string(self, key: bytes) -> StringRegister | None:
-        """As ``string``, and also one whose time is over and that was not deleted yet."""
+        """As ``string``, and also one that has expired and was not deleted yet."""
         return self._keys.strings.get(key)
 
     def held_registers(self, key: bytes) -> KeyRegisters | None:
@@ -180,8 +199,8 @@ class Replica:
         return list(self._registers)
 
     def is_string_only(self, key: bytes) -> bool:
-        """Whether the key has a string, its time over or not, and nothing of a stream: none that
-        is there, no register, no floor."""
+        """True if the key has a string, expired or not, and nothing of a stream: no stream, no
+        register, no floor."""
         others = self._streams, self._registers, self._floors.keys()
         return key in self._strings and not any(key in keys for keys in others)
 
@@ -191,7 +210,7 @@ class Replica:
         return iter(self._keys)
 
     def __len__(self) -> int:
-        """How many keys there are, those included whose time is over (as in Redis)."""
+        """Number of keys, expired ones included (as in Redis)."""
         return len(self._keys)
 
     def known_keys(self) -> list[bytes]:
@@ -201,6 +220,10 @@ class Replica:
     def remembered_keys(self) -> list[bytes]:
         """The known keys, and those that expired and left a floor (``floors.py``), in order."""
         return sorted({*self._keys.known(), *self._floors.keys()})
+
+    def floor_keys(self) -> list[bytes]:
+        """The keys that expired and left a floor of this region, in no order."""
+        return list(self._floors.keys())
 
     def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """The next cursor (0 at the end), and ``count`` keys or a few more from this one on.
@@ -218,7 +241,7 @@ class Replica:
         return self._keys.draw()
 
     def lost(self, key: bytes) -> Mapping[RegionId, int]:
-        """By origin the highest dot number of the key that a trim or a DEL removed.
+        """Highest dot number of the key, by origin, that a trim or a DEL removed.
 
         Local: another region may know of less, or of more.  Of keys that are gone only the latest
         are remembered (``trimmed.py``).
@@ -230,17 +253,20 @@ class Replica:
         return self._keys.gone()
 
     def floor_of(self, key: bytes) -> StreamId:
-        """What this region appends to the key must be above this ID, and the last-generated one.
+        """ID that this region's appends to the key must exceed, besides the last-generated one.
 
-        0-0 but for a key that has expired, or is about to before the next write (``floors.py``).
+        0-0 except for a key that has expired, or will before the next write (``floors.py``).
         """
-        if not self._floors and not self._due:
-            return ID_MIN
-        return self._state.floor_of(key)
+        return self._state.floor_of(key) if self._due or self._floors.by_key else ID_MIN
+
+    @property
+    def has_floors(self) -> bool:
+        """True if ``floor_of`` may return more than 0-0."""
+        return bool(self._due or self._floors.by_key)
 
     @property
     def kept_until_stable(self) -> bool:
-        """Whether ``forget_stable`` may find something to drop."""
+        """True if ``forget_stable`` may find something to drop."""
         return self._state.kept_until_stable
 
     def forget_stable(self, stable: VersionVector) -> None:
@@ -263,20 +289,63 @@ class Replica:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this database has no other region, as far as is known here."""
+        """True if this database has no other region, as far as is known here."""
         return self._state.is_alone
 
     def note_peers(self, peers: Iterable[RegionId]) -> None:
         """The other regions are these from now on."""
         self._state.note_peers(peers)
 
-    def lost_of(self, vv: VersionVector) -> tuple[Lost, ...]:
-        """What of a version vector exists nowhere, as far as is known here."""
-        return lost_of(vv, self.ends) if self.ends else ()
+    def lost_of(
+        self,
+        vv: VersionVector,
+        numbers: Mapping[RegionId, int] | None = None,
+        points: Mapping[RegionId, Point] | None = None,
+    ) -> tuple[Lost, ...]:
+        """Parts of a version vector that exist nowhere, as far as is known here.
+
+        Args:
+            numbers: by region the incarnation in which its effects are named, else it is 0; None:
+                the caller knows of no incarnations.
+            points: by region the point that says which effects they are, if given (``points_of``).
+        """
+        ends = self.ends
+        if points:
+            ends = sooner(ends, other_ends(self.histories, points))
+        if self.lineages and numbers is not None:
+            ends = ends_for(ends, self.lineages, vv, numbers)
+        return lost_of(vv, ends) if ends else ()
+
+    def are_unheard(self, vv: VersionVector, numbers: Mapping[RegionId, int]) -> bool:
+        """True if a version vector names effects of an incarnation that is not known here yet."""
+        return bool(self.unheard_of(vv, numbers))
+
+    def unheard_of(self, vv: VersionVector, numbers: Mapping[RegionId, int]) -> set[RegionId]:
+        """Regions of a version vector whose named incarnation is not known here yet."""
+        marked = {region: Marked(n, numbers.get(region, 0)) for region, n in vv.items()}
+        return unheard(self.lineages, marked)
+
+    def numbers_of(self, vv: VersionVector) -> Mapping[RegionId, int]:
+        """The incarnations by which effects are named here; those of a first one name none."""
+        marked = marked_by(self.lineages, vv)
+        return {region: one.number for region, one in marked.items() if one.number}
+
+    def points_of(self, vv: VersionVector) -> Mapping[RegionId, Point]:
+        """Points that distinguish a version vector's effects from others with the same numbers.
+
+        By region: the newest point that is not beyond its number, with half of the hash, as tokens
+        have it.  A region without a known incarnation has none.
+        """
+        found = {}
+        for region, n in vv.items():
+            point = self.histories.point_before(region, n) if region in self.lineages else None
+            if point is not None:
+                found[region] = point
+        return shortened(found)
 
     @property
     def issued(self) -> int:
-        """How many effects this region has issued."""
+        """Number of effects that this region has issued."""
         return self.vv.get(self.region, 0)
 
     def digest(self, key: bytes | None = None) -> bytes:
@@ -289,7 +358,7 @@ class Replica:
 
     @property
     def members(self) -> Members:
-        """Who belongs to the database, as far as effects have told; epoch 0: nothing has."""
+        """Members of the database, as far as effects have reported them; epoch 0: none has."""
         return self._state.members
 
     def acting_for(self, region: RegionId) -> RegionId:
@@ -324,11 +393,11 @@ class Replica:
         )
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
-        """Which concurrent idempotent appends stayed where entries with this ID went."""
+        """Concurrent idempotent appends that stayed while entries with this ID were removed."""
         return self._state.idempotency.collapsed(key, entry_id)
 
     def missing_rows(self, key: bytes, rows: Numbered, count: int) -> list[Rows]:
-        """Which of ``count`` rows of a numbered producer were not appended yet, ascending.
+        """Rows, of ``count`` of a numbered producer, that were not appended yet, ascending.
 
         Raises:
             StaleBatchError: the batch is too old to tell.
@@ -352,11 +421,11 @@ class Replica:
         self._keys.idmp_maxsize = size
 
     def idmp_duration_of(self, key: bytes) -> int:
-        """For how many seconds a stream recognises idempotent ids."""
+        """Number of seconds for which a stream recognises idempotent ids."""
         return self._keys.idmp_duration_of(key)
 
     def idmp_maxsize_of(self, key: bytes) -> int:
-        """How many idempotent ids of a producer a stream recognises."""
+        """Number of idempotent ids of a producer that a stream recognises."""
         return self._keys.idmp_maxsize_of(key)
 
     def idmp_settings_of(self, key: bytes) -> tuple[int | None, int | None]:
@@ -374,39 +443,28 @@ class Replica:
         self._keys.advance(now)
 
     def deadline_of(self, key: bytes) -> Millis | None:
-        """When the key's stream expires; None: it does not."""
+        """Time at which the key's stream expires; None: it does not."""
         return self._expiry.of(key)
 
     def string_deadline_of(self, key: bytes) -> Millis | None:
-        """When the key's string expires; None: it does not."""
+        """Time at which the key's string expires; None: it does not."""
         return self._keys.string_expiry.of(key)
 
     @property
     def expiring_count(self) -> int:
-        """How many streams and strings have a deadline."""
+        """Number of streams and strings that have a deadline."""
         return self._keys.expiring_count
 
     def mean_deadline(self) -> Millis | None:
         """The mean of the deadlines that have not passed, None if there are none."""
         return self._keys.mean_deadline()
 
-    def next_deadline(self) -> Millis | None:
-        """When ``advance`` will find the next key to expire; may be of a deadline long changed."""
-        return self._keys.next_deadline()
-
-    @property
-    def has_due(self) -> bool:
-        """Whether ``expire_due`` has something to do: any ``advance`` may have found it."""
-        if self.expiry_is_held:
-            return False
-        return self._expiry.has_due_here or self._keys.string_expiry.has_due_here
-
     def expire_due(self) -> None:
         """Issue the ExpireKeys and DeleteStrings that fall to this region, or as many as one tick
         may take.
 
-        A key whose groups have something to tell for which entries on disk are needed waits for
-        them: ``expiry_is_held`` until whoever runs the replica says otherwise.
+        A key whose groups have acknowledgements to issue that need entries on disk waits for them:
+        ``expiry_is_held`` until it is set back from outside.
         """
         for key in self._expiry.next_due_here():
             try:
@@ -431,14 +489,14 @@ class Replica:
 
     @property
     def has_unsettled_changes(self) -> bool:
-        """Whether what runs has changed something, so that it must run to its end."""
+        """True if the running command or transaction has changed something, and must finish."""
         return self._issuer.has_unsettled_changes
 
     def _must_go_on(self) -> bool:
         return self._issuer.has_unsettled_changes
 
     def take_cold(self) -> list[int]:
-        """Images that are needed to tell what was acknowledged, since the last call."""
+        """Images that are needed to find what was acknowledged, since the last call."""
         cold, self._issuer.cold = self._issuer.cold, []
         return cold
 
@@ -446,13 +504,17 @@ class Replica:
         """The images of what applying a batch will read and is not in memory; it must be ready."""
         return needs_of(self._state, batch)
 
-    def look_ahead(self, effect: RareEffect) -> None:
-        """Read what issuing the effect will read.
+    def look_ahead(self, effects: Iterable[RareEffect]) -> None:
+        """Read what issuing these effects will read, before the first of them is issued.
 
         Raises:
-            ColdError: it is not in memory.
+            ColdError: some is not in memory.
         """
-        read_for_effect(self._state, effect, self.vv)
+        self._issuer.look_ahead(effects)
+
+    def look_ahead_of_change(self, change: LocalChange) -> None:
+        """As ``look_ahead``, of a local change that begins no new run."""
+        read_for_change(self._state, change)
 
     def read_entries(self, stream: Stream, ids: Ids) -> None:
         """Read the entries with these IDs, in whichever lanes they stand.
@@ -463,9 +525,19 @@ class Replica:
         read_entries(self._state, stream, ids)
 
     def _call_issuer(self) -> None:
-        """What a command calls to change something; not through a method here, as XADD is too often
-        called for that."""
+        """Bind what commands call to change something; methods that forward would slow XADD."""
         issuer = self._issuer
+        self.append = issuer.append
+        self.append_run = issuer.append_run
+        self.append_mixed = issuer.append_mixed
+        self.append_rows = issuer.append_rows
+        self.issue = issuer.issue
+        self.note = issuer.note
+        self.see_consumer = issuer.see_consumer
+        if self._noting is not None:
+            self._call_noting_issuer(NotingIssuer(issuer, self._noting))
+
+    def _call_noting_issuer(self, issuer: NotingIssuer) -> None:
         self.append = issuer.append
         self.append_run = issuer.append_run
         self.append_mixed = issuer.append_mixed
@@ -490,11 +562,54 @@ class Replica:
         self.issue = issuer.issue_on_trial
         self.note = issuer.note_on_trial
         self.see_consumer = issuer.see_consumer_on_trial
+        assert not self._is_on_trial, "a trial within a trial"
         self._is_on_trial = True
 
     def _end_trial(self) -> None:
+        assert self._is_on_trial
         self._call_issuer()
         self._is_on_trial = False
+
+    # --- Notifications ------------------------------------------------------------------------
+
+    def begin_noting(self) -> None:
+        """Note what happens to keys from now on; see ``take_noted``."""
+        if self._noting is None:
+            self._noting = Noting(self._state)
+            self._issuer.on_expired = self._noting.note_expired
+            self._call_issuer()
+
+    def end_noting(self) -> None:
+        """Note nothing more, and forget what was noted."""
+        self._noting = None
+        self._issuer.on_expired = None
+        self._call_issuer()
+
+    @property
+    def is_noting(self) -> bool:
+        """True between ``begin_noting`` and ``end_noting``."""
+        return self._noting is not None
+
+    def take_noted(self) -> list[Notification]:
+        """The notifications since the last call, in order; nothing without ``begin_noting``.
+
+        A state that was merged, and a log that was replayed, are not noted.
+        """
+        return [] if self._noting is None else self._noting.take()
+
+    @property
+    def noted_count(self) -> int:
+        """Number of notifications since they were last taken."""
+        return 0 if self._noting is None else len(self._noting.noted)
+
+    def note_misses(self, keys: Iterable[bytes], *, at: int) -> None:
+        """Note that a command has read missing keys, behind the first ``at`` notifications."""
+        if self._noting is not None and not self._is_on_trial:
+            self._noting.noted[at:at] = [Notification(KEYMISS, key) for key in keys]
+
+    def announcing(self, *notifications: Notification) -> "_Announcing":
+        """Note these, and nothing else, of what is issued in a ``with``, unless it raises."""
+        return _Announcing(None if self._is_on_trial else self._noting, notifications)
 
     @property
     def frontier_count(self) -> int:
@@ -508,23 +623,23 @@ class Replica:
 
     @property
     def open_bytes(self) -> int:
-        """What the entries appended, and the strings set, since the last seal take in the batch to
-        come, or a little less."""
+        """Bytes that the entries appended, and the strings set, since the last seal take in the
+        next batch, or a little less."""
         return self._section.batch.value_bytes
 
     @property
     def has_open_changes(self) -> bool:
-        """Whether the open section has local changes, or acknowledgements yet to be told."""
+        """True if the open section has local changes, or acknowledgements not issued yet."""
         return bool(self._section.changes or self._grown_lanes)
 
     @property
     def has_open_section(self) -> bool:
-        """Whether the next seal makes a record."""
+        """True if the next seal makes a record."""
         return bool(self._section.batch.count or self._section.changes)
 
     @property
     def has_open_record(self) -> bool:
-        """Whether something waits to be sealed or taken."""
+        """True if something waits to be sealed or taken."""
         return self.has_untaken_records or bool(self._grown_lanes)
 
     @property
@@ -533,18 +648,24 @@ class Replica:
         return self.has_open_section or bool(self._records)
 
     def seal(self, now: Millis) -> None:
-        """Close the open section: tell what was acknowledged, encode the batch, queue a record.
+        """Close the open section: issue what was acknowledged, encode the batch, queue a record.
 
         Must not be called between the commands of a transaction: it is one batch everywhere.
         """
-        self._issuer.issue_warm_frontiers()
-        self._issuer.note_settled()
-        if self.has_open_section:
-            batch = self._section.batch
+        issuer, section = self._issuer, self._section
+        if self._grown_lanes:
+            issuer.issue_warm_frontiers()
+        issuer.changes_settled = issuer.changes
+        batch = section.batch
+        if batch.count or section.changes:
             self.issued_counts.note(batch.count, batch.others)
-            self._queue(self._section.seal(self.region, self.vv, now))
+            self._queue(section.seal(self.region, self.vv, now, self.histories))
+        assert not section.batch.count, "the section was sealed"
+        assert not section.changes
 
     def _queue(self, record: Record) -> None:
+        assert (record.batch is None) == (record.last_n < record.first_n)
+        assert record.batch is None or record.last_n <= self.vv.get(record.origin, 0)
         self._records.append(record)
         self.record_count += 1
 
@@ -557,35 +678,51 @@ class Replica:
     # --- Receiving and replaying --------------------------------------------------------------
 
     def ready(self, batch: EffectBatch) -> bool:
-        """Whether the batch is the next of its origin and its context has been applied."""
+        """True if the batch is the next of its origin and its context has been applied."""
         return batch.first_n == self.vv.get(batch.origin, 0) + 1 and covers(self.vv, batch.context)
 
     def is_known(self, batch: EffectBatch) -> bool:
-        """Whether the batch has been applied already."""
+        """True if the batch has been applied already."""
         return batch.last_n <= self.vv.get(batch.origin, 0)
 
     def receive(self, batch: EffectBatch, encoded: bytes, now: Millis) -> None:
         """Apply another region's batch; one that is known already changes nothing (I4).
 
         Raises:
-            BatchError: its IDs do not ascend in a lane, or it tells of members of another history.
+            BatchError: its IDs do not ascend in a lane, or it is of members of another history.
                 Nothing has changed then.
+            HistoryError: it does not follow what was applied here.  Likewise.
         """
         if self.is_known(batch):
             return
         assert self.ready(batch), "the inbox holds a batch back until it is next"
+        check_follows(batch, self.histories)
         runs = checked_runs(batch, self._state.lane_end)
         check_members(batch, self._state.members)
         self.seal(now)
         self.advance(now)
+        assert not self.has_open_section, "all effects of a batch share one context"
         with self.residency.in_place():
-            apply_batch(self._state, batch, runs, Local(), arrived=now)
+            apply_batch(self._state, batch, runs, Local(), arrived=now, noting=self._noting)
+        self.histories.note(batch.origin, batch.last_n, hash_of(encoded))
         self.applied_counts.note(batch.count, batch.others)
         if batch.origin == self.region:
-            # Effects of this region that it had lost: numbering goes on behind them.
+            # Effects of this region that it had lost: numbering continues behind them.
             self._section.begin(self.issued + 1)
         local = encode_local(Local(arrived=now))
         self._queue(Record(batch.origin, batch.first_n, batch.last_n, encoded, local))
+
+    def repairing(self, merged: Merged) -> Repairing:
+        """Begin to replace a key by what another region has, which is staged; nothing is changed
+        yet.
+
+        To be ended by ``merge``, or by its ``give_up``.
+
+        Raises:
+            ContentError, StoreError: it cannot be read.
+        """
+        assert self.staged is not None
+        return Repairing(self._state, self.staged, merged)
 
     def merging(self, merged: Merged) -> Merging:
         """Begin to merge the state of another region, which is staged; nothing is changed yet.
@@ -595,15 +732,16 @@ class Replica:
         Raises:
             ContentError, StoreError: it cannot be read.
         """
-        assert self.staged is not None, "whoever runs the replica says where staged states are"
+        assert self.staged is not None, "the owner of the replica says where staged states are"
         return Merging(self._state, self.staged, merged)
 
-    def merge(self, merging: Merging, now: Millis) -> None:
-        """End a merge; no batch may be half applied.
+    def merge(self, merging: Merging | Repairing, now: Millis) -> None:
+        """End a merge, or replace a key; no batch may be half applied.
 
         Raises:
             ContentError: an image says what cannot be.  The state is of no use from then on.
-            ForkError: its members are of another history.  Nothing has changed then.
+            ForkError, HistoryError: its members or its effects are of another history.  Nothing has
+                changed then.
             UnreadableError: an image cannot be read.  Likewise.
         """
         self.seal(now)
@@ -614,10 +752,14 @@ class Replica:
         local = encode_local(Local(arrived=now, merged=merged))
         self._queue(Record(OF_MERGED, 1, 0, None, local, merged.vv))
 
-    def _merge(self, merging: Merging, now: Millis) -> None:
+    def _merge(self, merging: Merging | Repairing, now: Millis) -> None:
+        assert not self.has_open_section, "what was issued before has not observed the merge"
+        before = dict(self.vv)
         merging.finish(now)
+        assert covers(self.vv, before), "a merge loses nothing"
+        assert covers(self.vv, merging.merged.vv)
         self.merged_count += 1
-        # Effects of this region that it had lost: numbering goes on behind them.
+        # Effects of this region that it had lost: numbering continues behind them.
         self._section.begin(self.issued + 1)
 
     def cut(self) -> Cut:
@@ -629,7 +771,7 @@ class Replica:
         return self._state.cut()
 
     def compaction(self) -> Compaction:
-        """A round of putting small macro nodes together, which nobody has begun yet."""
+        """A round of putting small macro nodes together, not begun yet."""
         return Compaction(self.node_limits)
 
     def restore(self, images: Iterable[Image]) -> None:
@@ -648,11 +790,6 @@ class Replica:
         """The number of the last image that was made of a part."""
         return self._state.changes.images_made
 
-    @property
-    def changed_parts(self) -> int:
-        """How many parts of the state changed since the last cut."""
-        return self._state.changes.count
-
     def replay(self, record: Record) -> None:
         """Live through a record again, when the log is read at start (I8).
 
@@ -667,7 +804,9 @@ class Replica:
     def _replay(self, record: Record) -> None:
         local = Local() if record.local is None else decode_local(record.local)
         if local.merged is not None:
-            self._merge(self.merging(local.merged), local.arrived)
+            is_repair = local.merged.key is not None
+            begin = self.repairing if is_repair else self.merging
+            self._merge(begin(local.merged), local.arrived)
         elif record.batch is None:
             ReplayedChanges(self._state, local.changes).apply_upto(self.issued)
         else:
@@ -680,6 +819,7 @@ class Replica:
             check_members(batch, self._state.members)
             arrived = local.arrived or batch.issued_ms
             apply_batch(self._state, batch, runs, local, arrived=arrived)
+            self.histories.note(batch.origin, batch.last_n, hash_of(record.batch))
 
 
 class _OnTrial:
@@ -693,3 +833,24 @@ class _OnTrial:
 
     def __exit__(self, *_exc: object) -> None:
         self._replica._end_trial()
+
+
+class _Announcing:
+    """:meth:`Replica.announcing`; without ``noting`` it does nothing."""
+
+    def __init__(self, noting: Noting | None, notifications: Sequence[Notification]) -> None:
+        self._noting = noting
+        self._notifications = notifications
+        self._was_silent = False
+
+    def __enter__(self) -> None:
+        if self._noting is not None:
+            self._was_silent = self._noting.is_silent
+            self._noting.is_silent = True
+
+    def __exit__(self, failed: object, *_exc: object) -> None:
+        noting = self._noting
+        if noting is not None:
+            noting.is_silent = self._was_silent
+            if failed is None and not noting.is_silent:
+                noting.noted += self._notifications

@@ -1,4 +1,4 @@
-"""A size: a number that the code works with, and that its meaning does not depend on.
+"""A size: a number that the code works with; what the code means does not depend on it.
 
     ENTRIES_MAX: Final = Size(1024, least=2)        in the module that it belongs to
     if len(chunk) >= ENTRIES_MAX.value:             wherever it is asked for
@@ -20,7 +20,7 @@ from typing import Final
 class Scope(Enum):
     """The side that notices another value of a size."""
 
-    # Nobody.
+    # # No side.
     NODE = "node"
     # Clients: beyond it they are refused, or given less at a time.  The comparison with Redis
     # leaves it as it is.
@@ -33,10 +33,10 @@ class Size:
     """A whole number: of entries, bytes, milliseconds, nanoseconds.
 
     Attributes:
-        default: its value in every program that somebody runs.
+        default: its value in every program that is started.
         least: the smallest value with which the code is right.
         most: the largest one that is drawn.
-        scope: who notices another value.
+        scope: the side that notices another value.
         value: what holds at present.
     """
 

@@ -10,27 +10,36 @@ the member had issued by then has been applied here.  The second half matters:
 So a version vector heard from region r counts only once its own component, VV_r[r], is covered
 here: from then on every effect of r that still comes was issued after r had all that VV names.
 
-Who is a member may change.  One that is added counts at once, so what is stable may be less than
-before; what was dropped by then is dropped, and whoever adds a member answers for that (``has``).
+A region may lose effects that others have heard of, and number new ones in their place.  Then its
+earlier vectors say nothing about the new ones, and other regions lack new ones that they seem to
+have:
+
+    R1 issues 1:7 and says so; R3 has it, too.  Both are put back to before, and 1:7 is D now.
+    R2 has D, and R1; but R3 lacks it, and may issue a create that has not observed it.
+
+Members may change.  A new one counts at once, so less may be stable than before.  What was dropped
+by then is dropped; the caller that adds a member answers for that (``has``).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, join, meet
+from crdtstream.core.clock import MutableVersionVector, VersionVector, capped, covers, join, meet
 from crdtstream.core.ids import RegionId
 
 
 @dataclass(slots=True)
 class Heard:
-    """What one member said.
+    """Version vectors that one member has sent.
+
+    Always so: ``newest`` covers ``waiting``, and that ``counted``.
 
     Attributes:
         counted: the last version vector that counts.
         waiting: the next one to count; kept although newer ones are known, because under a steady
             stream of effects the newest would always be ahead of us.
         newest: the last one heard.
-        floor: what each effect of the member has observed, whatever it says to have.
+        floor: what each effect of the member has observed, whatever vector it sends.
     """
 
     counted: VersionVector = field(default_factory=dict)
@@ -52,7 +61,7 @@ class StabilityTracker:
     def count(
         self, members: Iterable[RegionId], *, has: Mapping[RegionId, VersionVector] | None = None
     ) -> None:
-        """Whose version vectors decide from now on.
+        """Set the members whose version vectors decide from now on.
 
         Args:
             has: of new ones, what every effect that they will issue has observed.
@@ -75,10 +84,29 @@ class StabilityTracker:
         join(newest, heard.floor)
         if heard.waiting == heard.newest == heard.counted:
             heard.waiting = newest
+        assert covers(newest, heard.newest), "a member has less than it said before"
+        assert covers(newest, heard.waiting)
+        assert covers(heard.waiting, heard.counted)
         heard.newest = newest
 
+    def note_ends(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends, already heard of, do not count (``rules`` 18).
+
+        A region itself says again what it has, once it numbers effects again.
+        """
+        for region, heard in self._heard.items():
+            heard.floor = floor = capped(heard.floor, ends)
+            if region in ends:
+                heard.counted = heard.waiting = heard.newest = floor
+            else:
+                heard.counted = capped(heard.counted, ends)
+                heard.waiting = capped(heard.waiting, ends)
+                heard.newest = capped(heard.newest, ends)
+            assert covers(heard.waiting, heard.counted)
+            assert covers(heard.newest, heard.waiting)
+
     def stable(self, own_vv: VersionVector) -> MutableVersionVector:
-        """Up to where effects are causally stable, given what is durably applied here."""
+        """Version vector of what is causally stable, given what is durably applied here."""
         for region, heard in self._heard.items():
             _count(region, heard, own_vv)
         return meet([own_vv, *(heard.counted for heard in self._heard.values())])

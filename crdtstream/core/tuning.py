@@ -1,7 +1,7 @@
-"""What an operator may change while a node runs, as texts under the names of the settings.
+"""Settings that an operator may change while a node runs, as texts under their names.
 
-The shells that let him do so (CONFIG SET, the admin service) ask here, so that a choice has the
-same name, the same values and the same effect everywhere.
+The shells that offer this (CONFIG SET, the admin service) ask here, so that a choice has the same
+name, the same values and the same effect everywhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class Tunable(Generic[Host]):
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """What operators are shown: its words, or what it must be."""
+        """Values as shown to operators: its words, or what it must be."""
         return self.values or (self.wanted,)
 
     def takes(self, text: str) -> bool:
@@ -55,7 +55,7 @@ class Tunable(Generic[Host]):
 
 @dataclass(frozen=True, slots=True)
 class Tuned(Generic[Host]):
-    """A tunable of something that is there."""
+    """A tunable of something that exists."""
 
     tunable: Tunable[Host]
     host: Host

@@ -2,7 +2,7 @@
 
 A database that is set up again under the same name is another database: its dots mean other
 effects.  So whatever names dots outside of the regions - cursors, tokens, the states that Spark's
-jobs keep - says of which database they are.
+jobs keep - names their database.
 """
 
 from typing import Final, NewType

@@ -1,10 +1,10 @@
-"""What an ID means to XREAD."""
+"""Meanings of an ID for XREAD."""
 
 from enum import Enum
 
 
 class XreadMode(Enum):
-    """From where XREAD reads on; the value is what rladmin writes."""
+    """Places from which XREAD reads on; the value is what rladmin writes."""
 
     BY_ID = "by-id"  # all above the ID, as in Redis: what comes late below it is skipped
     NEVER_SKIP = "never-skip"  # all that the reader was not given

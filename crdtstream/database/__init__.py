@@ -1,1 +1,1 @@
-"""Running commands: found, refused, queued, run, and tried again for those who wait."""
+"""Running commands: found, refused, queued, run, and tried again for waiting clients."""

@@ -1,4 +1,4 @@
-"""What may not run at present, although it is well-formed: it is postponed, or refused.
+"""Admission: well-formed commands that may not run at present are postponed, or refused.
 
     CLIENT PAUSE stops it             postponed   (``Pause``)
     too much lags behind              postponed or refused, as the operator chose   (``WriteLimit``)
@@ -17,13 +17,13 @@ from crdtstream.database.session import Handler, Session
 
 
 class Pause(Enum):
-    """Which commands CLIENT PAUSE stops."""
+    """Commands that CLIENT PAUSE stops."""
 
     WRITE = "write"
     ALL = "all"
 
     def stops(self, session: Session, handler: Handler) -> bool:
-        """Whether the client's command waits until the pause is over."""
+        """True if the client's command waits until the pause ends."""
         return (
             self is Pause.ALL
             or handler.may_write
@@ -36,11 +36,11 @@ class Pause(Enum):
 
 class PostponedError(Exception):
     """CLIENT PAUSE stops this command, or it is throttled: nothing has happened, call it again when
-    that is over."""
+    that ends."""
 
 
 class WriteLimit(Protocol):
-    """Who says whether another write may run; see ``region/staleness.py``.
+    """Limit that decides whether another write may run; see ``region/staleness.py``.
 
     Attributes:
         throttles: a write that is not admitted is postponed; else it is refused.
@@ -50,7 +50,7 @@ class WriteLimit(Protocol):
     def throttles(self) -> bool: ...
 
     def admits(self, session: int, count: int, now: Millis) -> bool:
-        """Whether a client's ``count`` writes may run now."""
+        """True if a client's ``count`` writes may run now."""
 
     def refuse(self, count: int, now: Millis) -> str:
         """Count a refusal; the text of its error."""
@@ -60,24 +60,24 @@ class WriteLimit(Protocol):
 
 
 class Fullness(Protocol):
-    """Who has no room for more data; see ``region/room.py``."""
+    """State of a region without room for more data; see ``region/room.py``."""
 
     def is_full_now(self) -> bool:
-        """Whether that still holds, as a command is about to be refused."""
+        """True if that still holds; asked before a command is refused."""
 
     def refuse(self) -> CommandError:
         """Count a command that would add data; its error."""
 
 
 def queued_writes(session: Session) -> int:
-    """How many writes EXEC will run that a bound on what lags stops; none, if it aborts."""
+    """Number of writes of an EXEC that a bound on what lags may stop; 0 if it aborts."""
     if session.queue is None or session.queue_broken or session.dirty:
         return 0
     return sum(handler.is_limited for handler, _ in session.queue)
 
 
 def adds_by_exec(session: Session, handler: Handler) -> bool:
-    """Whether it is an EXEC that will run something which adds data."""
+    """True if it is an EXEC that will run a command which adds data."""
     return (
         handler.name == b"exec"
         and session.queue is not None

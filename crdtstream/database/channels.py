@@ -1,17 +1,17 @@
-"""Channels: who listens to what, and who hears a publication.
+"""Channels: which client listens to what, and which ones hear a publication.
 
-No sockets and no encoding: a shell sets ``deliver`` and is told who hears what.  A publication is
-no effect.  It has no dot and is in no log, and a client that does not listen when it comes never
-hears of it.  It goes two ways:
+No sockets and no encoding: a shell sets ``deliver`` and is told which clients hear what.  A
+publication is no effect.  It has no dot and is in no log, and a client that does not listen when it
+comes never hears of it.  It goes two ways:
 
-    PUBLISH ── publish ──┬── hand_out ── deliver ──> who listens in this region
+    PUBLISH ── publish ──┬── hand_out ── deliver ──> clients of this region that listen
                          └── forward ──> links ··> hand_out in every other region
 
 Names are of three kinds, each a space of its own; one name of two kinds has nothing in common.
-Who listens in other regions is known by number only (``elsewhere.py``); ``on_change`` says what is
-to be told to them.
+Of listeners in other regions only the number is known (``elsewhere.py``); ``on_change`` says what
+is to be sent to those regions.
 
-Always so: a name nobody listens to leaves nothing behind; ``session.subscriptions`` is the number
+Always so: a name without listeners leaves nothing behind; ``session.subscriptions`` is the number
 of names that the session listens to.
 """
 
@@ -39,9 +39,9 @@ class Channels:
     """The subscriptions of all clients of one region.
 
     Attributes:
-        elsewhere: how many listen in other regions, as far as these have said.
-        on_change: told that the number of listeners to a name has changed; the shell sets it.
-        deliver: tells listeners; the shell sets it.  It may make ``forget`` be called.
+        elsewhere: numbers of listeners in other regions, as far as these have reported.
+        on_change: called when the number of listeners to a name has changed; the shell sets it.
+        deliver: sends to listeners; the shell sets it.  It may make ``forget`` be called.
         forward: sends a publication of this region to the others; the shell sets it.
         forward_bytes_max: channel and payload together, beyond which PUBLISH is refused; None:
             nothing is forwarded, and everything may be published.
@@ -99,7 +99,7 @@ class Channels:
     # --- Asking -------------------------------------------------------------------------------
 
     def names(self, session: Session, kind: Kind) -> list[bytes]:
-        """What a session listens to, in the order in which it subscribed."""
+        """Names that a session listens to, in the order in which it subscribed."""
         names = self._names.get(session)
         return [] if names is None else list(names[kind])
 
@@ -108,24 +108,24 @@ class Channels:
         return 0 if names is None else len(names[kind])
 
     def active(self, kind: Kind) -> Collection[bytes]:
-        """The names that anyone listens to in this region."""
+        """The names that have listeners in this region."""
         return self._listeners[kind].keys()
 
     def active_anywhere(self, kind: Kind) -> Collection[bytes]:
-        """The names that anyone listens to in any connected region, those of this one first."""
+        """The names that have listeners in any connected region, those of this one first."""
         return dict.fromkeys([*self.active(kind), *self.elsewhere.names(kind)])
 
     def listener_count(self, kind: Kind, name: bytes) -> int:
-        """How many listen to a name in this region."""
+        """Number of clients that listen to a name in this region."""
         return len(self._listeners[kind].get(name, ()))
 
     def listener_count_anywhere(self, kind: Kind, name: bytes) -> int:
-        """How many listen to a name in all connected regions together."""
+        """Number of clients that listen to a name in all connected regions together."""
         return self.listener_count(kind, name) + self.elsewhere.count(kind, name)
 
     @property
     def session_count(self) -> int:
-        """How many clients listen to anything."""
+        """Number of clients that listen to anything."""
         return len(self._names)
 
     # --- Publishing ---------------------------------------------------------------------------
@@ -134,11 +134,11 @@ class Channels:
         """Publish for a client of this region.
 
         Returns:
-            How many messages that are: those told here, and those of the listeners in the regions
-            that it is on its way to, as far as these have said.
+            The number of messages: those sent here, and those of the listeners in the regions that
+            it is sent to, as far as these have reported.
 
         Raises:
-            CommandError: it is too large to be sent to the other regions.  Nobody was told then.
+            CommandError: it is too large to be sent to the other regions.  Nothing was sent then.
         """
         size = len(channel) + len(payload)
         if self.forward_bytes_max is not None and size > self.forward_bytes_max:
@@ -151,9 +151,9 @@ class Channels:
         return told_elsewhere + self.hand_out(channel, payload, sharded=sharded)
 
     def hand_out(self, channel: bytes, payload: bytes, *, sharded: bool) -> int:
-        """Tell those who listen in this region; returns how many messages that were.
+        """Send it to the clients that listen in this region; return the number of messages.
 
-        A client that listens to the channel and to two patterns that match it is told three times.
+        A client that listens to the channel and to two patterns that match it gets three messages.
 
         Cost: O(1) and the messages, plus what ``Patterns.matching`` costs.
         """

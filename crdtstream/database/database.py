@@ -6,17 +6,17 @@ call, and after every batch applied from another region, the shell calls :meth:`
 
     reply = database.call(session, now, argv)       # WAITING: the answer comes later, from here:
     for served, reply in database.settle(now): …    # clients that waited for just this
-    for served, reply in database.expire(now): …    # clients whose time is over
+    for served, reply in database.expire(now): …    # clients that waited long enough
 
 This file runs commands.  ``dispatch`` finds them, ``admission`` says what may not run at present,
-``refusing`` refuses it, ``transactions`` queues, ``serving`` tries the blocked ones again,
+and ``refusing`` refuses it.  ``transactions`` queues, ``serving`` tries the blocked ones again,
 ``writes`` knows what each client wrote, and ``runs`` calls many XADDs as one.
 
 Always so:
   * Between two calls ``replica.touched`` is empty: WATCH is tripped, and blocked commands are run
     again, after the command or transaction that touched their key has ended, never within it.
-  * Nobody seals the replica's batch during a call.  So all that one EXEC does lands in one batch,
-    and every region applies it as a whole.
+  * The replica's batch is not sealed during a call.  So all that one EXEC does is in one batch, and
+    every region applies it as a whole.
   * Blocked clients are served in the order in which they began to wait.
 """
 
@@ -27,12 +27,18 @@ from typing import Final, TypeVar
 
 from crdtstream.commands.command import Command
 from crdtstream.commands.reply import Blocked, CommandError, Reply, Status
+from crdtstream.commands.scripts.known import SCRIPT_COMMANDS
+from crdtstream.commands.scripts.scripting import digest_of
 from crdtstream.commands.table import COMMANDS
 from crdtstream.core.ids import Millis
 from crdtstream.core.issuing.issuer import TrialEndedError
 from crdtstream.core.lanes.cold import ColdError, UnreadableError
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.database.acl.log import Context, Refused
+from crdtstream.database.acl.selectors import Denial, Reason
+from crdtstream.database.acl.texts import refusal_of, since_queued
+from crdtstream.database.acl.users import User, Users
 from crdtstream.database.admission import (
     Fullness,
     Pause,
@@ -43,6 +49,7 @@ from crdtstream.database.admission import (
 )
 from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
+from crdtstream.database.notifications import Notifications
 from crdtstream.database.pubsub import PubSub
 from crdtstream.database.reading import Reading
 from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
@@ -55,6 +62,7 @@ from crdtstream.database.waiting import Waiter
 from crdtstream.database.writes import OpenWrites
 
 T = TypeVar("T")
+RUN_SCRIPTS: Final = frozenset({b"eval", b"evalsha"})
 QUEUED: Final = Status(b"QUEUED")
 UNREADABLE: Final = (
     "entries cannot be read from disk: {}; this command has changed nothing: look after the disk, "
@@ -69,7 +77,7 @@ BATCH_BYTES_TARGET: Final = Size(16 << 20, least=1)
 
 
 class Waiting(Enum):
-    """What ``call`` returns instead of a reply when the client is to wait."""
+    """Value that ``call`` returns instead of a reply if the client is to wait."""
 
     WAITING = "waiting"
 
@@ -84,19 +92,26 @@ class Database:
         replica: the state that commands read and change.
         fault: why writes are refused at present (a full disk …), or None; the shell sets it.
             Commands flagged ``write`` then answer MISCONF with this text.
-        pause: which commands are postponed at present; the shell sets it, and when it is over
-            calls ``serve_all``.
+        pause: which commands are postponed at present; the shell sets it, and when it ends calls
+            ``serve_all``.
         limit: asked before each write while a bound on what lags holds; the region sets it.
         full: there is no room for more data: commands flagged ``denyoom`` are refused; None: there
             is.  The region sets it.
+        waiting: the blocked clients; those without keys wait for other regions.
         statistics: what ran, and how long it took by ``clock``.
         clock: nanoseconds that pass; the shell sets it.  Without one nothing takes any time.
-        ask_for: has images read from disk; the shell sets it.  Given what to call when the first
-            of them is there, and tells why not, if that was just tried for him and failed.
-        slow_ns, on_slow: told of each command that took at least this long.
-        on_call: told of each command just before it runs (MONITOR), and of EXEC after it.
+        ask_for: has images read from disk; the shell sets it.  It gets a function to call when the
+            first of them has arrived.  If reading them has just failed for this request, it returns
+            the reason.
+        slow_ns, on_slow: called for each command that took at least this long.
+        on_call: called for each command just before it runs (MONITOR), and for EXEC after it.
+        users: whose rights the requests of sessions need.
+        on_refused: called for each request that its user has no right to (ACL LOG).
+        on_program_refused: called for each refusal of a program that speaks another protocol, with
+            its address.
         runs: calls runs of XADDs, of XACKs and of XDELs.
-        channels: who listens to what; the shell says there how to tell them.
+        channels: which client listens to what; the shell says there how to send to them.
+        notifications: what is published of changes of keys; to be told when a tick ends.
     """
 
     def __init__(self, replica: Replica, commands: Mapping[bytes, Command] = COMMANDS) -> None:
@@ -111,6 +126,9 @@ class Database:
         self.slow_ns = sys.maxsize
         self.on_slow: Callable[[Session, Handler, list[bytes], int], None] | None = None
         self.on_call: Callable[[Session, list[bytes]], None] | None = None
+        self.users = Users()
+        self.on_refused: Callable[[Session, Refused], None] | None = None
+        self.on_program_refused: Callable[[Refused, str], None] | None = None
         # What the command took that has just begun to wait.
         self._blocked_ns = 0
         self._session_id = 0
@@ -118,6 +136,7 @@ class Database:
         self._transactions = Transactions(self)
         self._refusals = Refusals(self.statistics, self._transactions)
         self._serving = Serving(self, self._transactions)
+        self.waiting = self._serving.waiting
         self._writes = OpenWrites(replica)
         self._note_write = self._writes.note
         self.runs = Runs(
@@ -128,6 +147,7 @@ class Database:
             writes=self._writes,
         )
         self.channels = Channels()
+        self.notifications = Notifications(replica, self.channels, self._dispatch)
 
         self.register(commands.values())
         self.register(self._transactions.commands())
@@ -149,7 +169,7 @@ class Database:
     def open_session(self) -> Session:
         """A new client."""
         self._session_id += 1
-        return Session(self._session_id)
+        return Session(self._session_id, self.users.default)
 
     def forget(self, session: Session) -> None:
         """The client is gone: it waits, watches, queues and listens no more."""
@@ -165,26 +185,21 @@ class Database:
 
     @property
     def waiting_count(self) -> int:
-        """How many clients are blocked."""
-        return len(self._serving.waiting)
-
-    @property
-    def is_awaiting_peers(self) -> bool:
-        """Somebody waits for other regions (WAIT, CRDT.WAITFOR)."""
-        return self._serving.waiting.has_keyless
+        """Number of clients that are blocked."""
+        return len(self.waiting.by_session)
 
     @property
     def awaited_key_count(self) -> int:
-        """How many keys blocked clients wait for."""
-        return self._serving.waiting.key_count
+        """Number of keys that blocked clients wait for."""
+        return self.waiting.key_count
 
     @property
     def watched_key_count(self) -> int:
-        """How many keys are under WATCH."""
+        """Number of keys under WATCH."""
         return len(self._transactions.watchers)
 
     def is_waiting(self, session: Session) -> bool:
-        return self._serving.waiting.of(session.id) is not None
+        return self.waiting.of(session.id) is not None
 
     # --- Calling ------------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class Database:
         Raises:
             PostponedError: CLIENT PAUSE stops it, or it is throttled.
             ColdError: it needs entries that are on disk only.  Nothing has happened; call it again
-                when they are there.
+                when they have arrived.
 
         Source: the order of the checks is Redis's processCommand.
         """
@@ -215,8 +230,17 @@ class Database:
         arity = handler.arity
         if len(argv) != arity and (arity >= 0 or len(argv) < -arity):
             return self._refusals.wrong_arity(session, handler)
-        if handler.needs_auth and not session.authenticated:
+        if handler.needs_auth and not session.authenticated and self.users.ask:
             return self._refusals.refuse(session, CommandError(NO_AUTH), handler)
+        if session.queue is not None and handler.no_multi:
+            return self._refusals.refuse(session, CommandError(NOT_IN_MULTI), handler)
+        user = session.user
+        if not user.is_unlimited:
+            at = handler.touches.only_at
+            if not at or at >= len(argv) or (handler.name, argv[at]) not in user.allowed_calls:
+                denied = self._judge(session, handler, argv)
+                if denied is not None:
+                    return denied
         if (
             self.full is not None
             and (handler.adds or adds_by_exec(session, handler))
@@ -247,7 +271,7 @@ class Database:
             # A pipeline must not grow a batch that no disk and no peer takes.
             self.replica.seal(now)
         if isinstance(reply, Blocked):
-            self._serving.waiting.add(session, handler, reply, now, argv=argv, ns=self._blocked_ns)
+            self.waiting.add(session, handler, reply, now, argv=argv, ns=self._blocked_ns)
             return WAITING
         return reply
 
@@ -325,30 +349,30 @@ class Database:
             self._transactions.note_changed(self.replica.touched)
 
     def has_room_in_batch(self, size: int) -> bool:
-        """Whether the open batch can take so many bytes without being closed."""
+        """True if the open batch can take ``size`` more bytes without being closed."""
         return self.replica.open_bytes + size <= BATCH_BYTES_TARGET.value
 
     # --- After each call, and after each batch ------------------------------------------------
 
     def settle(self, now: Millis) -> list[Served]:
-        """What the changes since the last call mean to others: trip WATCHes, serve the blocked.
+        """Trip WATCHes and serve blocked clients, by the changes since the last call.
 
         Returns:
-            The replies of those who were waiting, in the order in which they had come.
+            The replies of clients that were waiting, in the order in which they had begun to wait.
 
-        Cost: O(1) if nobody waits or watches; else the commands of those who wait for the changed
-        keys, run again.
+        Cost: O(1) if no client waits or watches; else the commands of clients that wait for the
+        changed keys, run again.
         """
         touched = self.replica.touched
         if not touched:
             return []
-        if not self._transactions.watchers and not self._serving.waiting:
+        if not self._transactions.watchers and not self.waiting.by_session:
             touched.clear()
             return []
         return self._serving.settle(now)
 
     def settle_acks(self, now: Millis) -> list[Served]:
-        """Serve those who wait for other regions (WAIT, CRDT.WAITFOR); to be called when a peer
+        """Serve clients that wait for other regions (WAIT, CRDT.WAITFOR); to be called when a peer
         acknowledged, and when something of a peer was applied."""
         return self._serving.settle_acks(now)
 
@@ -358,30 +382,35 @@ class Database:
         return self._serving.serve_fetched(now)
 
     def serve_all(self, now: Millis) -> list[Served]:
-        """Try all blocked commands again: to be called when CLIENT PAUSE is over."""
+        """Try all blocked commands again: to be called when CLIENT PAUSE ends."""
         return self._serving.serve_all(now)
 
     @staticmethod
     def _asks_for_health(session: Session, handler: Handler) -> bool:
         """As in Redis, PING says so when writes are refused: clients move away by it.
 
-        For who listens to channels it only keeps the connection.
+        For a client that listens to channels it only keeps the connection.
         """
         return handler.name == b"ping" and not session.subscriptions
 
     def next_deadline(self) -> Millis | None:
-        """When ``expire`` is to be called next; None if nothing depends on time."""
-        if self.fault is None and self.replica.has_due:
-            # A command or batch has come before the clock's turn and found keys that are over.
-            return self.replica.now
-        times = (self._serving.waiting.next_time(), self.replica.next_deadline())
-        return min((time for time in times if time is not None), default=None)
+        """Time at which ``expire`` is to be called next; None if nothing depends on time."""
+        replica = self.replica
+        # A command or batch may have come before the clock's turn and found expired keys.
+        may_expire = self.fault is None and not replica.expiry_is_held
+        at = replica.next_deadline(may_expire=may_expire)
+        waiting = self.waiting
+        if waiting.times:
+            woken_at = waiting.next_time()
+            if at is None or (woken_at is not None and woken_at < at):
+                return woken_at
+        return at
 
     def expire(self, now: Millis) -> list[Served]:
-        """What the clock brings: keys expire, commands are tried again, patience ends.
+        """Act on the time: expire keys, try commands again, end waits that timed out.
 
         Returns:
-            The answers of those who were waiting.
+            The answers of clients that were waiting.
         """
         self.replica.advance(now)
         if self.fault is None:
@@ -398,40 +427,45 @@ class Database:
         return self._serving.unblock(session_id, with_error=with_error)
 
     def measure_writes(self, session: Session) -> None:
-        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
+        """Issue the client's acknowledgements, so that they can be waited for."""
         self._writes.measure(session)
 
     def note_sealed(self) -> None:
         """The open section has ended: acknowledgements in it were measured, and it is a record."""
-        self._writes.note_sealed()
+        if self._writes.sessions:
+            self._writes.note_sealed()
 
     # --- Queueing and postponing --------------------------------------------------------------
 
     def _queue_or_postpone(
         self, session: Session, handler: Handler, argv: list[bytes]
     ) -> Reply | None:
-        """What MULTI and CLIENT PAUSE do to a command; None: it is to run now."""
-        if session.queue is not None and handler.no_multi:
-            return self._refusals.refuse(session, CommandError(NOT_IN_MULTI), handler)
+        """Apply MULTI and CLIENT PAUSE to a command; None: it is to run now."""
         if self.pause is not None and self.pause.stops(session, handler):
             raise PostponedError
         if session.queue is None or handler.immediate:
             return None
         session.queue.append((handler, argv))
+        session.queue_bytes += sum(map(len, argv))
         return QUEUED
 
     def is_held_back(self, waiter: Waiter) -> bool:
-        """Whether CLIENT PAUSE forbids to serve it; who waits for no key changes nothing."""
+        """True if CLIENT PAUSE forbids to serve it; a waiter without keys changes nothing."""
         return (
             self.pause is not None
             and bool(waiter.blocked.keys)
             and self.pause.stops(waiter.session, waiter.handler)
         )
 
+    @property
+    def awaits_news(self) -> bool:
+        """True if WAIT, or a bound on the lag, waits for news of peers."""
+        return bool(self.waiting.without_keys) or self.limit is not None
+
     def _limited(
         self, limit: WriteLimit, session: Session, handler: Handler, now: Millis
     ) -> CommandError | None:
-        """What a bound on what lags does to a write: its refusal, or None: it is to run.
+        """Apply a bound on what lags to a write: its refusal, or None: it is to run.
 
         Raises:
             PostponedError: it is throttled.
@@ -442,6 +476,88 @@ class Database:
         if limit.throttles:
             raise PostponedError
         return self._refusals.not_now(session, handler, limit.refuse(writes, now))
+
+    # --- Rights -------------------------------------------------------------------------------
+
+    @staticmethod
+    def denial(user: User, handler: Handler, argv: list[bytes]) -> Denial | None:
+        """Check a request; returns what forbids it to the user, or None."""
+        is_open = not handler.needs_auth
+        return user.denial(handler.name, handler.touches, argv, is_open=is_open)
+
+    def _judge(self, session: Session, handler: Handler, argv: list[bytes]) -> CommandError | None:
+        """The refusal of a request that its user may not make; None: it may."""
+        denial = self.denial(session.user, handler, argv)
+        if denial is not None:
+            session.last_command = handler.name
+            refused = self._note_refused(session, handler, denial, argv)
+            return self._refusals.not_permitted(session, handler, denial, refused)
+        if handler.name in RUN_SCRIPTS and session.queue is None:
+            return self._denial_in_script(session, handler, argv)
+        return None
+
+    def find(self, argv: list[bytes]) -> Handler | CommandError:
+        """The handler of a request; or what to answer instead."""
+        return self._dispatch.find(argv)
+
+    def denial_of(self, waiter: Waiter) -> CommandError | None:
+        """The refusal of a blocked command whose user has lost the right to it meanwhile."""
+        session, handler = waiter.session, waiter.handler
+        if session.user.is_unlimited:
+            return None
+        denial = self.denial(session.user, handler, waiter.argv)
+        if denial is None:
+            return None
+        refused = self._note_refused(session, handler, denial, waiter.argv)
+        return self._refusals.not_permitted(session, handler, denial, refused)
+
+    def _denial_in_exec(
+        self, session: Session, handler: Handler, argv: list[bytes]
+    ) -> CommandError | None:
+        """The error of a queued command that is not allowed any more."""
+        denial = self.denial(session.user, handler, argv)
+        if denial is not None:
+            self._note_refused(session, handler, denial, argv, Context.MULTI)
+            return self._note_refusal(since_queued(denial))
+        if handler.name in RUN_SCRIPTS:
+            return self._denial_in_script(session, handler, argv)
+        return None
+
+    def _denial_in_script(
+        self, session: Session, handler: Handler, argv: list[bytes]
+    ) -> CommandError | None:
+        """The error of a script that runs a command which its user may not run.
+
+        Redis finds that when the script comes to the command.  Here it is found before, also if the
+        script would not have come so far.
+        """
+        digest = digest_of(argv)
+        for name, line in SCRIPT_COMMANDS.get(digest, ()):
+            command = self._dispatch.find([name])
+            assert isinstance(command, Handler)
+            denial = self.denial(session.user, command, [name])
+            if denial is not None:
+                refused = self._note_refused(session, command, denial, [name], Context.LUA)
+                text = f"ERR ACL failure in script: {refusal_of(denial, refused)} script: "
+                where = f"{digest.decode()}, on @user_script:{line}."
+                return self.note_failure(handler, CommandError(text + where))
+        return None
+
+    def _note_refused(
+        self,
+        session: Session,
+        handler: Handler,
+        denial: Denial,
+        argv: list[bytes],
+        context: Context = Context.TOPLEVEL,
+    ) -> Refused:
+        subject = handler.name if denial.reason is Reason.COMMAND else argv[denial.at]
+        if session.queue is not None and context is Context.TOPLEVEL:
+            context = Context.MULTI
+        refused = Refused(denial.reason, context, subject, session.user.name)
+        if self.on_refused is not None:
+            self.on_refused(session, refused)
+        return refused
 
     # --- Running ------------------------------------------------------------------------------
 
@@ -514,6 +630,10 @@ class Database:
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
     ) -> Reply:
         """Run a command of a transaction; one that would block answers as if time were over."""
+        if not session.user.is_unlimited:
+            denied = self._denial_in_exec(session, handler, argv)
+            if denied is not None:
+                return denied
         reply = self._run(handler, session, now, argv)
         if not isinstance(reply, Blocked):
             return reply

@@ -14,6 +14,7 @@ from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.subcommands import SHOWN_BYTES_MAX
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
+from crdtstream.database.acl.touched import touches_of
 from crdtstream.database.session import Handler, SessionCommand
 from crdtstream.database.statistics import CallStatistics, Statistics
 
@@ -97,17 +98,18 @@ def _handler(command: AnyCommand, stats: CallStatistics) -> Handler:
         no_multi="no_multi" in flags,
         may_write=bool(flags & {"write", "may_replicate", "runs_script"}),
         fast="fast" in flags,
-        # EXEC tells of itself, after what it ran.  Redis's EVAL does, too, before.
+        # EXEC reports itself, after what it ran.  Redis's EVAL does, too, before.
         monitored="runs_script" in flags
         or (not flags & {"admin", "skip_monitor"} and command.name != b"exec"),
         slowlogged="skip_slowlog" not in flags,
+        touches=touches_of(command.name),
         stats=stats,
         samples=stats.samples,
     )
 
 
 def _unknown_command(argv: list[bytes]) -> CommandError:
-    """Redis's words: the name and as many arguments as fit into 128 bytes."""
+    """Redis's words: the name and the arguments that fit into 128 bytes."""
     arguments = ""
     for argument in argv[1:]:
         left = SHOWN_BYTES_MAX - len(arguments)

@@ -1,7 +1,7 @@
-"""Who listens in other regions: a number for each name, as their regions have told.
+"""Listeners in other regions: a number for each name, as the regions have reported it.
 
-It is right as of the last thing that a region said, a tick or a round trip ago.  A region that is
-not connected any more is forgotten as a whole.  Nothing here is replicated state.
+It is right as of a region's last report, a tick or a round trip ago.  A region that is not
+connected any more is forgotten as a whole.  Nothing here is replicated state.
 """
 
 from collections.abc import Collection
@@ -34,7 +34,7 @@ class _Region:
                 self.patterns.remove(name)
 
     def told(self, channel: bytes, *, sharded: bool) -> int:
-        """How many messages a publication is there."""
+        """Number of messages that a publication makes there."""
         if sharded:
             return self.counts[Kind.SHARD].get(channel, 0)
         by_pattern = self.counts[Kind.PATTERN]
@@ -59,17 +59,17 @@ class Elsewhere:
         self._regions.pop(region, None)
 
     def names(self, kind: Kind) -> Collection[bytes]:
-        """What anyone listens to in some other region."""
+        """Names that have listeners in some other region."""
         return dict.fromkeys(
             name for region in self._regions.values() for name in region.counts[kind]
         )
 
     def count(self, kind: Kind, name: bytes) -> int:
-        """How many listen to a name in all other regions together."""
+        """Number of listeners to a name in all other regions together."""
         return sum(region.counts[kind].get(name, 0) for region in self._regions.values())
 
     def told(self, regions: Collection[RegionId], channel: bytes, *, sharded: bool) -> int:
-        """How many messages a publication is in these regions."""
+        """Number of messages that a publication makes in these regions."""
         return sum(
             self._regions[region].told(channel, sharded=sharded)
             for region in regions

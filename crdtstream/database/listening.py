@@ -1,4 +1,4 @@
-"""What one can listen to: three kinds of names; and patterns, found quickly."""
+"""Names to listen to, of three kinds; and patterns, found quickly."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -7,7 +7,7 @@ from crdtstream.commands.glob import compile_glob
 
 
 class Kind(Enum):
-    """What one can listen to; the value begins Redis's words for it (``psubscribe``, ``pmessage``).
+    """Kinds of names to listen to; the value begins Redis's words (``psubscribe``, ``pmessage``).
 
     A shard channel is, on a server that is no cluster, a channel that patterns do not see.
     """

@@ -1,7 +1,7 @@
 """SUBSCRIBE, PUBLISH and their family.
 
-SUBSCRIBE and UNSUBSCRIBE answer a push per name, not one reply; in an EXEC these stand in the
-array in the place of one, as in Redis, where more than one name makes the array longer than it
+SUBSCRIBE and UNSUBSCRIBE answer a push per name, not one reply.  In an EXEC these stand in the
+array in the place of one reply.  As in Redis, more than one name makes the array longer than it
 says.
 
 Source: redis.io/docs/latest/develop/pubsub, and the pages of the commands.
@@ -69,7 +69,7 @@ class PubSub:
         )
 
     def _publish(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
-        """PUBLISH channel message: how many are told, here and in the regions that are linked."""
+        """PUBLISH channel message: number of messages sent, here and in regions that are linked."""
         return self._channels.publish(argv[1], argv[2], sharded=kind is Kind.SHARD)
 
     def _subscribe(self, kind: Kind, session: Session, argv: list[bytes]) -> Reply:
@@ -98,7 +98,7 @@ class PubSub:
         return Push([kind.value + word, name, count])
 
     def _active(self, kind: Kind, _session: Session, argv: list[bytes]) -> Reply:
-        """PUBSUB CHANNELS [pattern]: what anyone listens to anywhere, patterns apart."""
+        """PUBSUB CHANNELS [pattern]: names that have listeners anywhere, patterns apart."""
         if len(argv) > 3:
             raise bad_subcommand(argv)
         names = self._channels.active_anywhere(kind)

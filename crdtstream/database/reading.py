@@ -1,6 +1,6 @@
 """XREAD as a client has it: by ID, or from what its connection was given.
 
-A command on the replica knows nothing of who calls it.  To skip nothing XREAD has to, so it is a
+A command on the replica knows nothing of its caller.  To skip nothing XREAD has to, so it is a
 command of the session.
 """
 

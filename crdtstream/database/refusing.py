@@ -9,14 +9,17 @@ Source: the words are Redis's, of processCommand.
 from typing import Final
 
 from crdtstream.commands.reply import CommandError
+from crdtstream.database.acl.log import Refused
+from crdtstream.database.acl.selectors import Denial
+from crdtstream.database.acl.texts import refusal_of
 from crdtstream.database.session import Handler, Session
 from crdtstream.database.statistics import Statistics
 from crdtstream.database.transactions import Transactions
 
 NO_AUTH: Final = "NOAUTH Authentication required."
 NOT_IN_MULTI: Final = "ERR Command not allowed inside a transaction"
-# What a RESP2 client may call while it listens to a channel: there, nothing but its shape tells a
-# message from a reply.
+# Commands that a RESP2 client may call while it listens to a channel: there, only its shape
+# distinguishes a message from a reply.
 FOR_SUBSCRIBERS: Final = frozenset(
     prefix + word for prefix in (b"", b"p", b"s") for word in (b"subscribe", b"unsubscribe")
 ) | {b"ping", b"quit", b"reset"}
@@ -32,7 +35,7 @@ class Refusals:
     def refuse(
         self, session: Session, error: CommandError, handler: Handler | None = None
     ) -> CommandError:
-        """Answer a command with an error instead of running it; no handler: nobody knows it."""
+        """Answer a command with an error instead of running it; no handler: it is unknown."""
         if session.queue is not None:
             session.queue_broken = True
         if handler is not None:
@@ -45,6 +48,12 @@ class Refusals:
         return self._refuse_call(
             session, handler, f"wrong number of arguments for '{handler.name.decode()}' command"
         )
+
+    def not_permitted(
+        self, session: Session, handler: Handler, denial: Denial, refused: Refused
+    ) -> CommandError:
+        """The user has no right to what the command does, or touches."""
+        return self.not_now(session, handler, f"NOPERM {refusal_of(denial, refused)}")
 
     def not_for_subscribers(self, session: Session, handler: Handler) -> CommandError:
         """A RESP2 client that listens to channels may not call it."""

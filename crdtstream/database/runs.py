@@ -1,8 +1,8 @@
-"""Runs of XADDs, XACKs and XDELs, called as one command where nobody could tell the difference.
+"""Runs of XADDs, XACKs and XDELs, called as one command where no client can see a difference.
 
-Who looks at single commands - a transaction, MONITOR, a SLOWLOG of quick ones, a bound on what
-lags, clients who wait for the stream or watch it - has them called one by one.  What ``call`` of
-the database checks and does for each of them is then the same for all, and done once.
+Commands are called one by one if anything looks at single ones: a transaction, MONITOR, a SLOWLOG
+of quick ones, a bound on what lags, clients that wait for the stream or watch it.  Else what
+``call`` of the database checks and does for each of them is the same for all, and done once.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,10 @@ from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xadd_run import XaddRun, fits, xadd_run
 from crdtstream.commands.streams.xdel_run import XdelRun, xdel_run
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
-from crdtstream.core.stream import Stream
+from crdtstream.database.acl.users import User, Users
 from crdtstream.database.admission import Fullness, Pause, WriteLimit
 from crdtstream.database.dispatch import Dispatch
 from crdtstream.database.serving import Serving
@@ -30,8 +31,8 @@ from crdtstream.database.writes import OpenWrites
 
 Run: TypeAlias = XaddRun | MixedRun | XackRun | XdelRun
 
-# A run takes a millisecond or two.  Who wants to be told of commands that take no longer than this
-# has each of them measured.
+# A run takes a millisecond or two.  If commands that take no longer than this are to be reported,
+# each of them is measured.
 SLOW_NS_MIN: Final = Size(5_000_000, least=0)
 # Macro nodes that a run of XDELs may unpack, some 0.5 ms each; of one that would unpack more the
 # commands are called, so that other clients come between.
@@ -39,7 +40,7 @@ UNPACKED_MAX: Final = Size(8, least=0)
 
 
 class Host(Protocol):
-    """Who calls commands; the attributes are those of ``Database``."""
+    """Caller of commands; the attributes are those of ``Database``."""
 
     fault: str | None
     pause: Pause | None
@@ -49,6 +50,7 @@ class Host(Protocol):
     clock: Callable[[], int]
     on_slow: Callable[[Session, Handler, list[bytes], int], None] | None
     on_call: Callable[[Session, list[bytes]], None] | None
+    users: Users
 
     @property
     def replica(self) -> Replica: ...
@@ -57,7 +59,7 @@ class Host(Protocol):
         """Say what time it is."""
 
     def has_room_in_batch(self, size: int) -> bool:
-        """Whether the open batch can take so many bytes without being closed."""
+        """True if the open batch can take ``size`` more bytes without being closed."""
 
 
 class Runs:
@@ -98,7 +100,7 @@ class Runs:
         self.xdels_called = 0
 
     def takes(self, session: Session, now: Millis, run: XaddRun | XackRun | XdelRun) -> bool:
-        """Whether the run may be called now as one command; else its commands are, one by one."""
+        """True if the run may be called now as one command; else its commands are, one by one."""
         handler = self._handler_of(session, now, run)
         if handler is None:
             return False
@@ -129,25 +131,28 @@ class Runs:
         return key in self._transactions.watchers or self._serving.waiting.has_any(key)
 
     def _handler_of(self, session: Session, now: Millis, run: Run) -> Handler | None:
-        """The handler of a run's commands, if nobody can tell these from one command."""
+        """The handler of a run's commands, if no client can tell these from one command."""
         host = self._host
         if now != host.replica.now:
             host.advance(now)
         handler = self._dispatch.spelled.get(run.name)
         is_unseen = (
-            # Nobody refuses it, or puts it off.
-            session.authenticated
+            # Nothing refuses it, or puts it off.
+            (session.authenticated or not host.users.ask)
             and not session.subscriptions
             and session.queue is None
             and host.fault is None
             and host.pause is None
             and host.limit is None
-            # Nobody looks at each command.
+            # Nothing looks at each command.
             and session.talk is Talk.ON
             and host.on_call is None
             and host.slow_ns >= SLOW_NS_MIN.value
         )
-        return handler if is_unseen else None
+        if not is_unseen or handler is None:
+            return None
+        user = session.user
+        return handler if user.is_unlimited or _may_call(user, handler, run) else None
 
     def _takes_xadds(self, handler: Handler, now: Millis, run: XaddRun) -> bool:
         return (
@@ -158,7 +163,7 @@ class Runs:
         )
 
     def _takes_appends(self, handler: Handler, run: XaddRun | MixedRun) -> bool:
-        """Whether there is room: all of a run is to be in one batch."""
+        """True if there is room: all of a run is to be in one batch."""
         host = self._host
         return (
             handler.on_replica is xadd
@@ -167,16 +172,18 @@ class Runs:
         )
 
     def _takes_xacks(self, handler: Handler, run: XackRun) -> bool:
-        """Nobody waits for an acknowledgement, or watches one; it takes no room, and no entry is
+        """No client waits for an acknowledgement, or watches one; it takes no room, and no entry is
         read for it."""
         return handler.on_replica is xack and self._host.replica.stream(run.key) is not None
 
     def _takes_xdels(self, handler: Handler, run: XdelRun) -> bool:
-        """Nobody watches the stream or waits for it, and there is room: a run is one effect."""
+        """No client watches the stream or waits for it, there is room, and nobody wants to hear of
+        each XDEL: a run is one effect."""
         stream = self._host.replica.stream(run.key)
         return (
             handler.on_replica is xdel
             and stream is not None
+            and not self._host.replica.is_noting
             and not self._is_seen(run.key)
             and self._host.has_room_in_batch(run.batch_bytes)
             and _is_warm(stream, run)
@@ -184,8 +191,8 @@ class Runs:
 
     def call(self, session: Session, now: Millis, run: Run) -> bytes:
         """Call a run that is taken; its replies, one behind the other.
-        What it took is shared out evenly.  If it was as long as a slow command takes, then for
-        something that came in between, and one of its commands would have been told of, too.
+        What it took is shared out evenly.  If it was as long as a slow command takes, something
+        else came in between, and one of its commands would have been reported, too.
         """
         host = self._host
         started = host.clock()
@@ -213,7 +220,18 @@ class Runs:
         return replies
 
 
+def _may_call(user: User, handler: Handler, run: Run) -> bool:
+    """True if the user may call all commands of a run; if not, each is judged by itself."""
+    if isinstance(run, MixedRun):
+        # Of many keys: only a user who needs no pattern has rights on all of them for sure.
+        return any(
+            selector.all_keys and selector.has_commands((handler.name,))
+            for selector in user.selectors
+        )
+    return user.denial(handler.name, handler.touches, [run.name, run.key]) is None
+
+
 def _is_warm(stream: Stream, run: XdelRun) -> bool:
-    """Whether a run finds nearly all that it needs in memory, unpacked: it is not interrupted."""
+    """True if a run finds nearly all that it needs in memory, unpacked: it is not interrupted."""
     cold = list(chain.from_iterable(lane.cold_nodes_of(run.ids) for lane in stream.lanes.values()))
     return len(cold) <= UNPACKED_MAX.value and not any(node.is_absent for node in cold)

@@ -1,7 +1,7 @@
-"""Serving blocked clients: who is tried again, when, and in which order.
+"""Serving blocked clients: which commands are tried again, when, and in which order.
 
 A blocked command is tried again when one of its keys changes, when its time to retry has come, or
-when a peer acknowledges.  It ends with an answer, or when its own time is over:
+when a peer acknowledges.  It ends with an answer, or when its own wait times out:
 
     keys changed ── settle ──────┐
     a peer's ack ── settle_acks ─┼──> try again ─┬> answered: served, and forgotten
@@ -10,10 +10,10 @@ when a peer acknowledges.  It ends with an answer, or when its own time is over:
 
 Always so:
   * Blocked clients are served in the order in which they began to wait.
-  * A WATCH is tripped before those who wait for the same key are served.
+  * A WATCH is tripped before clients that wait for the same key are served.
   * ``replica.touched`` is empty afterwards.
-  * Who needs entries that are read from disk keeps its place: nobody behind it who waits for one of
-    its keys is served before it.
+  * A client that needs entries which are read from disk keeps its place: no client behind it that
+    waits for one of its keys is served before it.
 
 The host (``Database``) runs the commands; nothing here knows what a command does.
 """
@@ -31,20 +31,24 @@ from crdtstream.database.transactions import Transactions
 from crdtstream.database.waiting import Waiter, WaitingRoom
 
 Served: TypeAlias = tuple[Session, Reply]
-# What nobody finds at present, and when it is worth another look; None: when a key changes.
+# Things that no client finds at present, and when each is worth another look; None: when a key
+# changes.
 FoundEmpty: TypeAlias = dict[Wants | None, Millis | None]
 
 UNBLOCKED: Final = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 
 class Host(Protocol):
-    """Who runs commands, and knows what stops them at present."""
+    """Runner of commands; it knows what stops them at present."""
 
     @property
     def replica(self) -> Replica: ...
 
     def is_held_back(self, waiter: Waiter) -> bool:
-        """Whether CLIENT PAUSE forbids to serve it."""
+        """True if CLIENT PAUSE forbids to serve it."""
+
+    def denial_of(self, waiter: Waiter) -> CommandError | None:
+        """The refusal of a blocked command whose user has lost the right to it meanwhile."""
 
     def try_again(self, waiter: Waiter, now: Millis) -> Reply | Blocked:
         """Run a blocked command once more; an error is a value."""
@@ -53,7 +57,7 @@ class Host(Protocol):
         """Count an error that a command answers."""
 
     def ask_for(self, images: Sequence[int], go_on: Callable[[], None]) -> str | None:
-        """Have images read from disk; why not, if that was just tried and failed."""
+        """Have images read from disk; return the reason if that was just tried and failed."""
 
     def unreadable(self, reason: str) -> CommandError:
         """The error of a command whose entries cannot be read from disk."""
@@ -82,7 +86,7 @@ class Serving:
         """See ``Database.settle``.
 
         Serving one (XREADGROUP) may change a key that others wait for.  So it goes round until a
-        round serves nobody; each round takes at least one client out, so that ends.
+        round serves no client; each round takes at least one client out, so that ends.
         """
         touched, transactions = self._host.replica.touched, self._transactions
         served: list[Served] = []
@@ -94,13 +98,13 @@ class Serving:
             round_served = self._serve(self.waiting.of_keys(keys), now, found_empty)
             served += round_served
             if not round_served:
-                # What those touched who found nothing must not wake them once more.
+                # Keys touched by clients that found nothing must not wake them once more.
                 transactions.note_changed(touched)
                 touched.clear()
         return served
 
     def settle_acks(self, now: Millis) -> list[Served]:
-        """Try those who wait for other regions (WAIT, CRDT.WAITFOR)."""
+        """Try clients that wait for other regions (WAIT, CRDT.WAITFOR)."""
         return self._serve(self.waiting.keyless(), now)
 
     def serve_all(self, now: Millis) -> list[Served]:
@@ -108,7 +112,7 @@ class Serving:
         return self._serve(self.waiting.all(), now) + self.settle(now)
 
     def serve_due(self, now: Millis) -> list[Served]:
-        """Try those whose time to retry has come, and answer those whose time is over."""
+        """Try clients whose time to retry has come, and answer those whose wait timed out."""
         retried, expired = self.waiting.take_due(now)
         served = self._serve(retried, now)
         for waiter in expired:
@@ -117,7 +121,7 @@ class Serving:
         return served
 
     def serve_fetched(self, now: Millis) -> list[Served]:
-        """Try those whose entries were read from disk, and those who stand behind them."""
+        """Try clients whose entries were read from disk, and those behind them."""
         fetched = [waiter for waiter in self._cold.values() if not waiter.is_cold]
         if not fetched:
             return []
@@ -128,7 +132,7 @@ class Serving:
         served = self._serve(keyless + self.waiting.of_keys(keys), now)
         for waiter in fetched:
             if self.waiting.of(waiter.session.id) is waiter:
-                # Its time may have come meanwhile, or be over.
+                # Its time to retry may have come since, or its wait may have timed out.
                 self.waiting.keep(waiter, waiter.blocked)
         return served + self.settle(now)
 
@@ -181,12 +185,17 @@ class Serving:
                     waiting.keep(waiter, replace(waiter.blocked, retry_at=found_empty[wants]))
                 continue
             if host.is_held_back(waiter):
-                # Not by the clock, either: it is tried again when the pause is over.
+                # Not by the clock, either: it is tried again when the pause ends.
                 waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
                 continue
             if self._cold and self._stands_behind(waiter):
                 # Tried again when those before it were.
                 waiting.keep(waiter, replace(waiter.blocked, retry_at=None))
+                continue
+            denied = host.denial_of(waiter)
+            if denied is not None:
+                self._remove(waiter)
+                served.append((waiter.session, denied))
                 continue
             reply = self._try_again(waiter, now)
             if reply is None:
@@ -222,7 +231,7 @@ class Serving:
         return None
 
     def _stands_behind(self, waiter: Waiter) -> bool:
-        """Whether somebody before it, whose entries are read from disk, waits for one of its
+        """True if a client before it, whose entries are read from disk, waits for one of its
         keys."""
         keys = waiter.blocked.keys
         return any(

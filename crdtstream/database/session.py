@@ -9,6 +9,8 @@ from crdtstream.commands.command import RunCommand
 from crdtstream.commands.reply import Blocked, Reply
 from crdtstream.commands.streams.never_skip import GivenReplies
 from crdtstream.core.ids import Millis
+from crdtstream.database.acl.touched import Touches
+from crdtstream.database.acl.users import User, unlimited_user
 from crdtstream.database.statistics import CallStatistics
 
 RESP2: Final = 2
@@ -16,7 +18,7 @@ RESP3: Final = 3
 
 
 class Talk(Enum):
-    """Whether replies are sent (CLIENT REPLY)."""
+    """Modes of sending replies (CLIENT REPLY)."""
 
     ON = "on"
     SKIP_NEXT = "skip"  # CLIENT REPLY SKIP is running: the command after it goes unanswered
@@ -42,8 +44,9 @@ class Handler:
         may_write: waits while CLIENT PAUSE stops writes (``write``, ``may_replicate``,
             ``runs_script``).
         fast: what it takes counts as the event ``fast-command`` of LATENCY.
-        monitored, slowlogged: whether MONITOR and SLOWLOG tell of it (all without ``admin`` or
+        monitored, slowlogged: whether MONITOR and SLOWLOG show it (all without ``admin`` or
             ``skip_monitor``; all without ``skip_slowlog``).
+        touches: the keys and channels of its requests, which a user needs rights on.
         stats, samples: its counters, and their durations that are not added up yet.
     """
 
@@ -61,6 +64,7 @@ class Handler:
     fast: bool
     monitored: bool
     slowlogged: bool
+    touches: Touches
     stats: CallStatistics
     samples: list[int]
 
@@ -73,8 +77,10 @@ class Session:
         id: ascending in the order in which clients came; never used twice.
         name: what CLIENT SETNAME said.
         protocol: 2 or 3; only replies whose shape differs ask for it.
-        authenticated: whether every command may be called.
+        user: whose rights its requests need.
+        authenticated: it has logged in, or did not have to when it came.
         queue: the commands since MULTI; None outside a transaction.
+        queue_bytes: size of their arguments.
         queue_broken: one of them was refused when it was queued, so EXEC will abort.
         watched: keys of WATCH.
         dirty: one of them changed, so EXEC will answer null.
@@ -90,15 +96,17 @@ class Session:
         talk: whether replies are sent; the shell keeps to it.
         closing: QUIT or CLIENT KILL; the shell hangs up after the reply.
         admitted, shown: the command that a bound on what lags last let through, and the one that
-            MONITOR last told of.  They may be run again: what it needed was on disk.
-        given: what XREAD gave it, where it is not to skip anything; None: nothing yet.
+            MONITOR last showed.  They may be run again: what it needed was on disk.
+        given: replies of XREAD to it, if XREAD is to skip nothing; None: none yet.
     """
 
     id: int
+    user: User = field(default_factory=unlimited_user)
     name: bytes = b""
     protocol: int = RESP2
     authenticated: bool = True
     queue: list[tuple[Handler, list[bytes]]] | None = None
+    queue_bytes: int = 0
     queue_broken: bool = False
     watched: set[bytes] = field(default_factory=set)
     dirty: bool = False
@@ -118,7 +126,7 @@ class Session:
     def reading_aside(self) -> "Session":
         """A client that reads as this one would, and leaves no trace of it."""
         given = None if self.given is None else self.given.copied()
-        return Session(self.id, protocol=self.protocol, given=given)
+        return Session(self.id, self.user, protocol=self.protocol, given=given)
 
 
 RunSessionCommand: TypeAlias = Callable[[Session, Millis, list[bytes]], Reply | Blocked]

@@ -1,11 +1,11 @@
-"""How often each command ran, how long it took, and which errors were answered.
+"""Statistics: how often each command ran, how long it took, and which errors were answered.
 
 Noting a call must cost next to nothing, so it only appends a duration to a list.  Adding up and
-sorting into a histogram come later: when somebody asks, or after SAMPLES_MAX calls.
+sorting into a histogram come later: when they are asked for, or after SAMPLES_MAX calls.
 
 The histogram is Redis's: durations in whole microseconds, kept as nanoseconds with a precision of
-eight binary digits, so that a value and its *level* (the highest that counts as equal) differ by
-less than one per cent:
+eight binary digits.  So a value and its *level* (the highest that counts as equal) differ by less
+than one per cent:
 
     59 us = 59,000 ns = 0b1110_0110_0111_1000  ->  level 0b1110_0110_1111_1111 = 59,135 ns
                           └── eight kept ──┘                        └─ ones ─┘
@@ -26,7 +26,7 @@ ERROR_KINDS_MAX: Final = Size(128, least=1)
 PRECISION_BITS: Final = 8
 # What a refused write is answered with.
 REFUSED_KIND: Final = "MISCONF"
-# The first level that LATENCY HISTOGRAM tells of; the next are twice as high each.
+# The first level that LATENCY HISTOGRAM shows; the next are twice as high each.
 LEVEL_BITS_FIRST: Final = 10
 
 
@@ -38,11 +38,11 @@ def level_of(ns: int) -> int:
 
 
 class CallStatistics:
-    """One command's.
+    """Statistics of one command.
 
     Attributes:
-        samples: durations in ns that are not added up yet; who appends calls ``fold`` when there
-            are SAMPLES_MAX.
+        samples: durations in ns that are not added up yet; the caller that appends calls ``fold``
+            when there are SAMPLES_MAX.
         rejected: refused before it ran (arguments, authentication, a disk that refuses).
         failed: ran, and answered an error.
     """
@@ -59,7 +59,7 @@ class CallStatistics:
 
     @property
     def calls(self) -> int:
-        """How often it ran to its end; a blocked command has not, yet."""
+        """Number of times it ran to its end; a blocked command has not, yet."""
         return self._calls + len(self.samples)
 
     @property
@@ -85,7 +85,7 @@ class CallStatistics:
         self.samples.clear()
 
     def percentiles(self, percents: Iterable[float]) -> list[int]:
-        """For each per cent (ascending) the level in ns within which that share of the calls was.
+        """Level in ns, for each per cent (ascending), within which that share of the calls was.
 
         There must be calls.
         """
@@ -159,12 +159,12 @@ class Statistics:
         return self._by_name.setdefault(name, CallStatistics())
 
     def used(self) -> list[tuple[bytes, CallStatistics]]:
-        """Those that were called or refused, by name."""
+        """Commands that were called or refused, by name."""
         return sorted((name, calls) for name, calls in self._by_name.items() if calls.is_used)
 
     @property
     def calls(self) -> int:
-        """How many commands ran to their end."""
+        """Number of commands that ran to their end."""
         return sum(calls.calls for calls in self._by_name.values())
 
     def note_error(self, text: str, count: int = 1) -> None:

@@ -1,7 +1,7 @@
 """MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 
-What a client queues is kept in its session.  Who watches which key is kept here, so that a change
-makes the transactions of those clients fail.
+What a client queues is kept in its session.  The clients that watch a key are kept here, so that a
+change makes their transactions fail.
 
 Source: redis.io/docs/latest/develop/using-commands/transactions.
 """
@@ -17,14 +17,14 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
 from crdtstream.database.session import Handler, RunSessionCommand, Session, SessionCommand
 
-# A transaction is one record of the log and one message to the peers, who would not take more than
-# twice this.
+# A transaction is one record of the log and one message to the peers, which would not take more
+# than twice this.
 TRANSACTION_BYTES_MAX: Final = Size(512 << 20, least=1, scope=Scope.CLIENTS)
 ABORTED: Final = "EXECABORT Transaction discarded because of previous errors."
 
 
 class Host(Protocol):
-    """Who runs the commands of a transaction; the attributes are those of ``Database``."""
+    """Runner of a transaction's commands; the attributes are those of ``Database``."""
 
     fault: str | None
     on_call: Callable[[Session, list[bytes]], None] | None
@@ -50,7 +50,7 @@ class Transactions:
     """The transactions and watches of a database's clients.
 
     Attributes:
-        watchers: of each key under WATCH, who watches it, by id.
+        watchers: of each key under WATCH, the sessions that watch it, by id.
     """
 
     def __init__(self, host: Host) -> None:
@@ -78,6 +78,7 @@ class Transactions:
     def end(self, session: Session) -> None:
         """Drop the queue and all watches."""
         session.queue = None
+        session.queue_bytes = 0
         session.queue_broken = False
         self._unwatch(session)
 
@@ -91,7 +92,7 @@ class Transactions:
         return OK
 
     def _exec(self, session: Session, now: Millis, argv: list[bytes]) -> Reply:
-        """EXEC: run the transaction, and tell monitors of it after what it ran.
+        """EXEC: run the transaction, and show it to monitors after what it ran.
 
         Raises:
             ColdError: it needs entries that are on disk only; nothing has happened.

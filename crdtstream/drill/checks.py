@@ -1,4 +1,4 @@
-"""What must hold, held against what was found."""
+"""Checks: the bounds that must hold, compared with the figures of a drill."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -31,12 +31,12 @@ def checks(
     taken_over: int,
     alerts: Sequence[Alert] | None,
 ) -> list[Check]:
-    """Every check that the drill asks for, and those that hold for all.
+    """All checks that the drill asks for, and those that every drill must meet.
 
     Args:
-        regions: of the deployment; it may have more than the drill wants.
-        taken_over: how often a region took over the state of another one.
-        alerts: None: nobody watched for them.
+        regions: of the deployment; it may have more than the drill needs.
+        taken_over: number of times that a region took over the state of another one.
+        alerts: None: they were not watched.
     """
     holds = drill.must_hold
     found = [
@@ -105,7 +105,7 @@ def checks(
 
 
 def unwell(problem: str) -> Check:
-    """The one check of a drill after which regions did not come back: nothing else can be read."""
+    """The one check of a drill after which regions did not return: no other can be made."""
     return Check(
         name="well",
         expected="regions take writes and hear each other when faults are over",
@@ -115,9 +115,9 @@ def unwell(problem: str) -> Check:
 
 
 def is_of_clients_times(check: Check) -> bool:
-    """Whether not to meet it says nothing if the load was not made.
+    """True if a check of times that is not met says nothing, as the load was not made.
 
-    A load that is late makes times longer, never shorter: what is within its bound is so all the
+    A late load makes times longer, never shorter: a time within its bound is within it all the
     more.
     """
     return check.name.startswith(_RECOVERS)
@@ -133,7 +133,7 @@ def _at_most(name: str, most: int, found: int) -> Check:
 
 
 def _something_was_added(produced: Sequence[Produced]) -> Check:
-    """A drill in which nothing was acknowledged shows nothing."""
+    """Check that something was acknowledged: otherwise the drill shows nothing."""
     count = sum(each.acknowledged for each in produced)
     return Check(
         name="acknowledged", expected="at least 1 entry", found=str(count), is_met=count > 0
@@ -141,7 +141,7 @@ def _something_was_added(produced: Sequence[Produced]) -> Check:
 
 
 def _again(consumed: Consumed, allowed: Sequence[str] | None) -> Check:
-    """Only for reasons that are allowed; in a partitioned group no other region delivers."""
+    """Check the reasons of repeated deliveries; in a partitioned group no other region delivers."""
     forbidden = {"same region"}
     if allowed is not None:
         forbidden |= set(consumed.again) - set(allowed)
@@ -158,7 +158,7 @@ def _again(consumed: Consumed, allowed: Sequence[str] | None) -> Check:
 
 
 def _herd_is_back(drill: Drill, produced: Sequence[Produced]) -> list[Check]:
-    """Every client of a herd, also one that has not even noticed that its way was cut."""
+    """Check that every client of a herd returned, even one that did not notice the cut."""
     asked = sum(item.clients for item in drill.load if isinstance(item, Herd))
     if not asked:
         return []

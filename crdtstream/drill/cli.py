@@ -1,6 +1,6 @@
 """``crdtstream drill``: rehearse failovers, and see what clients saw.
 
-Only ``run`` wants the extra ``drill``, clients and a proxy: the other commands read files.
+Only ``run`` needs the extra ``drill``, clients and a proxy: the other commands read files.
 """
 
 import json
@@ -10,13 +10,15 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
+from crdtstream.command_line.exit import MISUSED, refuse
+from crdtstream.command_line.options import JsonOption
 from crdtstream.drill.drill import Drill
 from crdtstream.drill.parse import BUNDLED, DrillError, load
 from crdtstream.drill.report.cli import report
 from crdtstream.drill.report.terminal import console_on
-from crdtstream.drill.selecting import MISUSED, FolderOption, load_named, refuse
+from crdtstream.drill.selecting import FolderOption, load_named
 
-# What the extra ``drill`` installs.
+# Packages that the extra ``drill`` installs.
 LIBRARIES: Final = ("redis", "requests", "toxiproxy")
 
 app = typer.Typer(
@@ -28,7 +30,7 @@ app = typer.Typer(
 @app.command("list")
 def list_command(
     folder: FolderOption = BUNDLED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the drills of a folder, with what each shows.
 

@@ -1,4 +1,4 @@
-"""Regions that a drill is run on: our own, on this machine, or some that run already.
+"""Regions for a drill: our own, on this machine, or a deployment that already runs.
 
              clients-of-1                     2-pulls-1
 clients ────── proxy ──────> region 1 <──────── proxy ────── region 2
@@ -22,8 +22,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from crdtstream.admin.client import AdminClient, AdminError
+from crdtstream.access.basic import NO_LOGIN, Login
+from crdtstream.admin.client import AdminClient, AdminError, link_state
+from crdtstream.certificates.errors import CertificateError
 from crdtstream.core.ids import RegionId
+from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.drill import Drill
 from crdtstream.drill.plan import Place
 from crdtstream.drill.proxies import ProxyError, Server, Way, free_port
@@ -38,19 +41,20 @@ LOCALHOST: Final = "127.0.0.1"
 
 
 class DeploymentError(Exception):
-    """The regions are not there, not well, or cannot do this; the text says what to do."""
+    """The regions do not answer, are not well, or cannot do this; the text says what to do."""
 
 
 class UnwellError(DeploymentError):
-    """A region does not come back, has ended by itself, or is not heard: a drill's finding."""
+    """A region does not return, has ended by itself, or is not heard: a finding of the drill."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where one region is reached without any proxy.
+    """Addresses of one region without any proxy.
 
     Attributes:
         pid: of its process, if it is one of this machine; else 0.
+        resp_tls, http_tls: these ports speak TLS.
     """
 
     region: int
@@ -58,6 +62,8 @@ class Node:
     grpc: str
     http: str
     pid: int = 0
+    resp_tls: bool = False
+    http_tls: bool = False
 
 
 @dataclass(slots=True)
@@ -68,16 +74,19 @@ class Deployment:
         nodes: by region.
         links: by (puller, peer).
         clients: by region, the ways of its clients: RESP and health.
-        places: by region, where clients are sent.
-        stop: asked while one waits; true: give up.
-        is_taken_anyway: it was not well before the drill; so nobody waits until it is.
+        places: by region, the addresses for its clients.
+        access: presented to all regions.
+        login: the same, for calls of the nodes.
+        stop: called during waits; True: give up.
+        is_taken_anyway: it was not well before the drill, so nothing waits until it is.
     """
 
     nodes: dict[int, Node]
     links: dict[tuple[int, int], Way]
     clients: dict[int, tuple[Way, ...]]
     places: dict[int, Place]
-    password: str = ""
+    access: Access = NO_ACCESS
+    login: Login = NO_LOGIN
     processes: "LocalProcesses | None" = None
     stop: Callable[[], bool] = lambda: False
     is_taken_anyway: bool = False
@@ -95,12 +104,12 @@ class Deployment:
         if self.processes is None:
             raise DeploymentError(
                 "this step ends or changes a region's process, which can be done only to regions"
-                " that the drill has started itself: run it without --nodes"
+                " that the drill has started itself: run it without --address"
             )
         return self.processes
 
     def add_client_way(self, region: int, way: Way) -> None:
-        """One more way of a region's clients, cut with the others."""
+        """Add a way of a region's clients, which is cut with the others."""
         self.clients[region] = (*self.clients[region], way)
 
     def remove_client_way(self, region: int, way: Way) -> None:
@@ -115,7 +124,8 @@ class Deployment:
         Raises:
             AdminError: it does not answer.
         """
-        with AdminClient(self.nodes[region].grpc, call_seconds_max=seconds_max) as admin:
+        address = self.nodes[region].grpc
+        with AdminClient(address, login=self.login, call_seconds_max=seconds_max) as admin:
             return admin.status(with_digest=with_digest)
 
     def connect(self, region: int) -> Any:
@@ -124,7 +134,7 @@ class Deployment:
         return redis.Redis(
             host=host,
             port=int(port),
-            password=self.password or None,
+            **self.access.connection(tls=self.nodes[region].resp_tls),
             socket_timeout=10.0,
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
@@ -132,7 +142,7 @@ class Deployment:
         )
 
     def not_well(self) -> list[str]:
-        """What keeps a drill from beginning: regions that do not answer, refuse, or lag."""
+        """Obstacles to the beginning of a drill: regions that do not answer, refuse, or lag."""
         problems = []
         replies = {}
         for region in self.regions:
@@ -145,7 +155,7 @@ class Deployment:
                 problems.append(f"region {region} refuses writes: {reply.fault}")
             problems += [
                 f"region {region} hears nothing of region {link.peer}:"
-                f" {link.error or f'the link is {_state(link)}'}"
+                f" {link.error or f'the link is {link_state(link)}'}"
                 for link in reply.links
                 if link.state != admin_pb2.LinkStatus.State.UP
             ]
@@ -173,7 +183,7 @@ class Deployment:
             time.sleep(POLL_SECONDS)
 
     def make_whole(self) -> None:
-        """Every way is open, without toxics; processes are not touched.
+        """Open every way, without toxics; processes are not touched.
 
         Raises:
             ProxyError: some could not be mended; all others are.
@@ -201,7 +211,7 @@ class LocalProcesses:
         self._local = local
 
     def pid(self, region: int) -> int:
-        """0 if there is no process."""
+        """Process of a region; 0 if it has none."""
         if RegionId(region) in self._local.ended():
             return 0
         return self._local.pid(RegionId(region))
@@ -228,7 +238,7 @@ class LocalProcesses:
         self._local.start(RegionId(region))
 
     def stop(self, region: int) -> None:
-        """SIGTERM, and wait for the end."""
+        """Send SIGTERM, and wait for the end."""
         os.kill(self._running(region), signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS_MAX
         while self.pid(region):
@@ -240,7 +250,7 @@ class LocalProcesses:
         os.kill(self._running(region), signal.SIGSTOP)
 
     def thaw(self, region: int) -> None:
-        """Nothing if there is no process any more."""
+        """Continue a process; nothing if it has ended."""
         if pid := self.pid(region):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -248,13 +258,13 @@ class LocalProcesses:
     def limit_files(self, region: int, bytes_max: int) -> None:
         """Let the process write nothing beyond a place in a file: to it, that is a full disk.
 
-        Not a bound on their growth: the write-ahead log has room in it that is written again.
+        This bounds no growth: the write-ahead log has room in it that is written again.
         """
         pid = self._running(region)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_max, resource.RLIM_INFINITY))
 
     def lift_limit(self, region: int) -> None:
-        """Nothing if there is no process any more."""
+        """Lift the limit; nothing if the process has ended."""
         if pid := self.pid(region):
             both = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
             with contextlib.suppress(ProcessLookupError):
@@ -264,10 +274,10 @@ class LocalProcesses:
         return self._local.regions[region - 1].log_tail()
 
     def _running(self, region: int) -> int:
-        """The process, to send it something: to the system, 0 would mean ourselves.
+        """Process that gets a signal: to the system, 0 would mean ourselves.
 
         Raises:
-            UnwellError: there is none.
+            UnwellError: it has ended.
         """
         pid = self.pid(region)
         if not pid:
@@ -286,21 +296,21 @@ def local_deployment(
     *,
     base_port: int,
     stop: Callable[[], bool],
-    environment: Mapping[str, str] | None = None,
+    node: Sequence[str] | None = None,
 ) -> Iterator[Deployment]:
     """The drill's regions, started in a folder, with a proxy on every way.
 
     Args:
         base_port: see ``free_base_port``.
-        stop: asked while one waits; true: give up.
-        environment: further variables for the nodes.
+        stop: called during waits; True: give up.
+        node: the words that start a node, before its options; None: ``crdtstream node``.
 
     Raises:
         DeploymentError: a region does not start.
     """
     numbers = range(1, drill.regions + 1)
     try:
-        local = _own_regions(drill, folder, server, base_port, environment or {})
+        local = _own_regions(drill, folder, server, base_port, node)
     except LocalRegionsError as error:
         raise DeploymentError(str(error)) from error
     regions, links = local
@@ -337,10 +347,10 @@ def local_deployment(
 
 
 def _own_regions(
-    drill: Drill, folder: Path, server: Server, base_port: int, environment: Mapping[str, str]
+    drill: Drill, folder: Path, server: Server, base_port: int, node: Sequence[str] | None
 ) -> tuple[LocalRegions, dict[tuple[int, int], Way]]:
     """Regions that reach each other through proxies; not started yet."""
-    # Proxies are made first: what a region is told are their addresses.
+    # Proxies are made first: their addresses are the ones that regions get.
     links = {
         (puller, peer): server.create(
             f"{puller}-pulls-{peer}", f"{LOCALHOST}:{base_port + 1000 + peer}", f"{LOCALHOST}:0"
@@ -356,13 +366,13 @@ def _own_regions(
         settings=drill.settings,
         settings_of={RegionId(r): given for r, given in drill.settings_of.items()},
         ways={(RegionId(a), RegionId(b)): way.listen for (a, b), way in links.items()},
-        environment=environment,
+        node=node,
     )
     return regions, links
 
 
 def _let_end(processes: LocalProcesses, region: int) -> None:
-    """A process that is frozen, or may write nothing, could not stop in good order."""
+    """Let a process stop in good order, although it is frozen or may write nothing."""
     with contextlib.suppress(KeyError):
         processes.thaw(region)
         processes.lift_limit(region)
@@ -378,7 +388,7 @@ def free_base_port(regions: int) -> int:
 
 
 def _common_port(regions: int) -> int:
-    """A port that is free at 127.0.0.1 to 127.0.0.N."""
+    """Port that is free at 127.0.0.1 to 127.0.0.N."""
     for _ in range(100):
         port = free_port()
         if all(_is_free(port, f"127.0.0.{r}") for r in range(1, regions + 1)):
@@ -402,35 +412,46 @@ def given_deployment(
     nodes: Sequence[str],
     server: Server,
     *,
-    password: str,
+    access: Access,
     anyway: bool,
     stop: Callable[[], bool],
 ) -> Deployment:
-    """Regions that run already, and whose ways lead through a toxiproxy-server.
+    """Deployment that already runs, and whose ways lead through a toxiproxy-server.
 
     Args:
         nodes: gRPC addresses, one of each region, that lead around the proxies.
+        access: presented to all regions.
         anyway: take them even if they are not well.
 
     Raises:
         DeploymentError: a node does not answer, a proxy is missing, or they are not well.
     """
     found = {}
+    try:
+        login = access.login()
+    except CertificateError as error:
+        raise DeploymentError(str(error)) from error
     for address in nodes:
         try:
-            with AdminClient(address, call_seconds_max=CALL_SECONDS_MAX) as admin:
+            with AdminClient(address, login=login, call_seconds_max=CALL_SECONDS_MAX) as admin:
                 reply = admin.status()
         except AdminError as error:
-            raise DeploymentError(f"--nodes {address}: {error}") from error
+            raise DeploymentError(f"--address {address}: {error}") from error
         found[int(reply.region)] = Node(
-            int(reply.region), reply.resp_address, address, reply.http_address, int(reply.pid)
+            int(reply.region),
+            reply.resp_address,
+            address,
+            reply.http_address,
+            int(reply.pid),
+            resp_tls=reply.resp_tls,
+            http_tls=reply.http_tls,
         )
     try:
         ways = server.proxies()
     except ProxyError as error:
         raise DeploymentError(f"--toxiproxy: {error}") from error
-    deployment = _with_ways(found, ways, password)
-    deployment.stop = stop
+    deployment = _with_ways(found, ways, access)
+    deployment.login, deployment.stop = login, stop
     around = _links_around(deployment)
     if around:
         raise DeploymentError(
@@ -449,11 +470,6 @@ def given_deployment(
     return deployment
 
 
-def _state(link: admin_pb2.LinkStatus) -> str:
-    """``connecting``, ``needs bootstrap`` …"""
-    return admin_pb2.LinkStatus.State.Name(link.state).lower().replace("_", " ")
-
-
 def _links_around(deployment: Deployment) -> list[str]:
     """Links whose region pulls from another address than its proxy's.
 
@@ -461,7 +477,7 @@ def _links_around(deployment: Deployment) -> list[str]:
     """
     found = []
     for region in deployment.regions:
-        # Who does not answer is told of as not well.
+        # A node that does not answer is reported as not well.
         with contextlib.suppress(AdminError):
             for link in deployment.status(region).links:
                 way = deployment.links.get((region, int(link.peer)))
@@ -477,7 +493,7 @@ def _port(address: str) -> str:
     return address.rpartition(":")[2]
 
 
-def _with_ways(nodes: dict[int, Node], ways: Mapping[str, Way], password: str) -> Deployment:
+def _with_ways(nodes: dict[int, Node], ways: Mapping[str, Way], access: Access) -> Deployment:
     names = {f"{a}-pulls-{b}": nodes[b].grpc for a in nodes for b in nodes if a != b}
     for region, node in nodes.items():
         names[f"clients-of-{region}"] = node.resp
@@ -491,14 +507,20 @@ def _with_ways(nodes: dict[int, Node], ways: Mapping[str, Way], password: str) -
             " regions' [[peers]] and the clients go through them (docs/drills.md)"
         )
     places = {}
-    for region in nodes:
+    for region, node in nodes.items():
         host, port = ways[f"clients-of-{region}"].listen.rsplit(":", 1)
         http_port = ways[f"health-of-{region}"].listen.rsplit(":", 1)[1]
-        places[region] = Place(host=host, port=int(port), http_port=int(http_port))
+        places[region] = Place(
+            host=host,
+            port=int(port),
+            http_port=int(http_port),
+            resp_tls=node.resp_tls,
+            http_tls=node.http_tls,
+        )
     return Deployment(
         nodes,
         {(a, b): ways[f"{a}-pulls-{b}"] for a in nodes for b in nodes if a != b},
         {r: (ways[f"clients-of-{r}"], ways[f"health-of-{r}"]) for r in nodes},
         places,
-        password,
+        access,
     )

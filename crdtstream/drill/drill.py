@@ -1,4 +1,4 @@
-"""A drill: regions, load, faults, and what must hold; as its YAML file says it.
+"""A drill: regions, load, faults, and bounds that must hold, as in its YAML file.
 
 Times are seconds since the load began.  A fault lasts ``lasts`` seconds and is then taken back;
 without it, until the load ends.  Unknown keys are refused: a misspelt fault is no fault.
@@ -22,7 +22,7 @@ LinkEnds = Annotated[
 ]
 
 
-# Where in the file: keys, and places in lists from 0.
+# A place in the file: keys, and indexes of lists from 0.
 Place = tuple[str | int, ...]
 Inconsistency = tuple[Place, str]
 
@@ -31,7 +31,7 @@ class InconsistentError(ValueError):
     """Parts of a drill that do not fit each other.
 
     Attributes:
-        problems: where, and what.
+        problems: each with its place.
     """
 
     def __init__(self, problems: Sequence[Inconsistency]) -> None:
@@ -53,10 +53,10 @@ class Producers(_Part):
         kind: ``plain``: XADD, never sent twice.  ``idempotent``: XADD IDMP, sent again until it is
             answered.  ``multidb``: XADD IDMP through redis-py's MultiDBClient, which fails over by
             itself.
-        region: their home.
-        clients: how many.
+        region: number of their home.
+        clients: number of clients.
         per_second: entries a second of each.
-        moves: they go to another region when theirs does not answer, and back when it does.
+        moves: they move to another region when theirs does not answer, and back when it does.
         health_check: of ``multidb``.
     """
 
@@ -84,7 +84,7 @@ class Consumers(_Part):
 
 
 class Readers(_Part):
-    """Clients without a group: XREAD from the last ID they were given, or CRDT.XREAD's cursor."""
+    """Clients without a group: XREAD from the last ID that they got, or CRDT.XREAD's cursor."""
 
     kind: Literal["xread", "crdt.xread"]
     region: RegionNumber
@@ -99,7 +99,7 @@ class Herd(_Part):
 
     Attributes:
         region: all are its clients.
-        clients: how many.
+        clients: number of clients.
     """
 
     kind: Literal["herd"]
@@ -178,7 +178,7 @@ class LossyLinks(_Fault):
     """Links on which connections are reset, sliced and silenced, one after the other.
 
     Attributes:
-        every_ms: how long each of the three lasts.
+        every_ms: time that each of the three lasts.
     """
 
     do: Literal["lossy-links"]
@@ -199,7 +199,7 @@ class Kill(_Fault):
     """kill -9 of a region's process; taken back by starting it again.
 
     Attributes:
-        disk: ``lost``: its folder is gone too, and it begins with an empty one.
+        disk: ``lost``: its folder is removed too, and it begins with an empty one.
     """
 
     do: Literal["kill"]
@@ -208,7 +208,7 @@ class Kill(_Fault):
 
 
 class Freeze(_Fault):
-    """SIGSTOP: connections stay open, and nobody answers; taken back by SIGCONT."""
+    """SIGSTOP: connections stay open, and the region does not answer; taken back by SIGCONT."""
 
     do: Literal["freeze"]
     region: RegionNumber
@@ -246,10 +246,10 @@ class CutClients(_Fault):
 
 
 class Command(_Part):
-    """No fault: a Redis command that an operator gives in a region, directly.
+    """No fault: a Redis command that an operator runs in a region, directly.
 
     Attributes:
-        words: the command; ``{stream}``: it is given for every stream of the drill.
+        words: the command; ``{stream}``: it is run for every stream of the drill.
         may_fail: an error reply is a note, not the end of the drill.
     """
 
@@ -281,26 +281,27 @@ Step = Fault | Command
 
 
 class MustHold(_Part):
-    """Bounds of the verdict; what is left out is not judged, but for what every drill must hold.
+    """Bounds of the verdict.  A bound that is left out is not judged, except those of every drill.
 
     Attributes:
         lost: acknowledged entries that may be lost at most.  0, and only a region that loses its
             disk may ask for more.
-        never_delivered: entries that no consumer of a group was given.
-        skipped_by_cursors: entries that a CRDT.XREAD reader was not given.
+        never_delivered: entries that no consumer of a group got.
+        skipped_by_cursors: entries that a CRDT.XREAD reader did not get.
         repeated_idempotent: entries that an idempotent row left twice in a stream.
         unanswered: rows that were sent again and again, and never acknowledged, of all producers
-            but plain ones.
+            except plain ones.
         out_of_order: first deliveries in one region behind a later entry of the same producer.
         again: reasons for which an entry may be delivered more than once; None: all may.
-        converges_within_s: from the end of the faults, and from the end of the load, until all
+        converges_within_s: time from the end of the faults, and from the end of the load, until all
             regions are equal.
         recovers_within_s: RTO of the clients that may move.
-        hit_at_least: how many clients must have felt the fault: a fault that nobody feels shows
+        hit_at_least: number of clients that must have felt the fault: a fault that none feels shows
             nothing.
-        refused_at_least: requests that must have been refused: of a bound that is to be seen.
-        taken_over_at_least: how often a region must have taken over the state of another one, as no
-            log had what it lacked.
+        refused_at_least: number of requests that must have been refused: for a bound that is to be
+            seen.
+        taken_over_at_least: number of times that a region must have taken over the state of another
+            one, as no log had what it lacked.
     """
 
     lost: int = Field(default=0, ge=0)
@@ -322,11 +323,11 @@ class Drill(_Part):
 
     Attributes:
         about: what it shows, a sentence or two.
-        seconds: how long producers go on.
+        seconds: time for which producers run.
         regions: 1 to this number.
         settings: of every node, as in its TOML file; tables are mappings.
         settings_of: of single regions, besides.
-        streams: how many; producers take them in turn.
+        streams: number of streams; producers take them in turn.
         entry_bytes: of each entry's payload.
         steps: faults and commands.
         alerts: Prometheus alerts that must fire; see deploy/alerts.yml.  Empty: none that is
@@ -361,7 +362,7 @@ class Drill(_Part):
         return self
 
     def _unknown_regions(self) -> Iterator[Inconsistency]:
-        """Regions that are named and are not there."""
+        """Regions that are named and do not exist."""
         named: list[tuple[Place, int]] = [
             *((("load", at), item.region) for at, item in enumerate(self.load)),
             *((("groups", at), group.home or 1) for at, group in enumerate(self.groups)),
@@ -403,7 +404,7 @@ class Drill(_Part):
                     yield ("steps", at), f"region {a} has no link to itself"
 
     def _overlapping_steps(self) -> Iterator[Inconsistency]:
-        """A process that one step has ended, another one cannot freeze, restart or end."""
+        """Steps on a process that another step has ended: freezing, restarting, ending."""
         busy: list[tuple[int, float, float]] = []
         for at, step in enumerate(self.steps):
             if not isinstance(step, Kill | Freeze | RollingRestart | ClockSkew | FullDisk):

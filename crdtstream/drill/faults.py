@@ -1,8 +1,8 @@
 """Faults: how each begins, and how it is taken back.
 
-``begin`` makes a fault and returns what ends it.  An end may be called once, from any thread, and
-does its whole work even if the drill is being torn down: what a drill did to a deployment never
-outlives it.
+``begin`` makes a fault and returns its end.  An end may be called once, from any thread, and does
+its whole work even if the drill is being torn down: no effect of a drill on a deployment outlives
+it.
 """
 
 import threading
@@ -37,7 +37,7 @@ def begin(fault: Fault, deployment: Deployment, name: str) -> End:
     """Make a fault.
 
     Args:
-        name: unlike every other fault's of this drill; toxics carry it.
+        name: different from every other fault's of this drill; toxics have it.
 
     Raises:
         DeploymentError: it cannot be made here.  Nothing has changed then.
@@ -86,7 +86,7 @@ def begin(fault: Fault, deployment: Deployment, name: str) -> End:
 
 
 def wants_own_processes(fault: Fault) -> bool:
-    """Whether it can be made only to regions that the drill started."""
+    """True if it can be made only to regions that the drill started."""
     return isinstance(fault, Kill | Freeze | RollingRestart | ClockSkew | FullDisk)
 
 
@@ -127,10 +127,10 @@ def _slow(fault: SlowLinks, deployment: Deployment, name: str) -> End:
 
 
 class _Repeated:
-    """Something that is done in turns by a thread of its own, until ``end``."""
+    """Action that is repeated in turns by a thread of its own, until ``end``."""
 
     def __init__(self, turns: Iterable[tuple[Callable[[], End], float]]) -> None:
-        """``turns``: what to begin, and for how many seconds; over and over."""
+        """``turns``: the action to begin, and its seconds; repeated without end."""
         self._turns = turns
         self._stop = threading.Event()
         self._error: ProxyError | None = None
@@ -139,7 +139,7 @@ class _Repeated:
 
     def end(self) -> None:
         """Raises:
-        ProxyError: some turn failed, and there was none after it: the fault was none.
+        ProxyError: a turn failed, and no later one made the fault: so it was none.
         """
         self._stop.set()
         self._thread.join()
@@ -161,7 +161,7 @@ class _Repeated:
 def _lossy(fault: LossyLinks, deployment: Deployment, name: str) -> End:
     ways = _links(deployment, fault.links)
     seconds = fault.every_ms / 1e3
-    # A connection is reset, what follows comes in slices, then nothing comes and nothing is closed.
+    # A connection is reset, then data come in slices, then nothing comes and nothing is closed.
     turns: list[tuple[Callable[[], End], float]] = [
         (lambda: _toxic(ways, f"{name}-reset", "reset_peer", timeout=50), seconds / 2),
         (

@@ -1,4 +1,4 @@
-"""From records and samples to a Run: the figures of ``verdict``, the checks, the series."""
+"""Judging makes a Run of records and samples: the figures of ``verdict``, checks, series."""
 
 import importlib.metadata
 import os
@@ -18,18 +18,19 @@ from crdtstream.drill.sampling import Sample, Versions, link_series, node_series
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What happened beside the clients' records.
+    """Events beside the clients' records.
 
     Attributes:
-        began_at: of the load, ISO 8601 in UTC.
-        began: the same of the monotonic clock.
+        began_at: beginning of the load, ISO 8601 in UTC.
+        began: the same by the monotonic clock.
         marks, samples: ascending by time.
         convergences: from the load's end on.
         digests: by region, at the end.
-        taken_over: how often nodes that run in the end took over the state of another region.
-        fired: alerts, with labels and moment (monotonic); None: nobody watched for them.
-        problem: why it was aborted; empty: it was not.
-        unwell: which regions did not come back, so that streams could not be read; empty: all did.
+        taken_over: number of times that nodes which run in the end took over another region's
+            state.
+        fired: alerts, with labels and moment (monotonic); None: they were not watched.
+        problem: reason why it was aborted; empty: it was not.
+        unwell: regions that did not return, so that streams could not be read; empty: none.
     """
 
     began_at: str
@@ -48,7 +49,7 @@ class Course:
 
 
 def judge(name: str, drill: Drill, files: Sequence[Path], course: Course) -> Run:
-    """The run that records and course come to."""
+    """Run that results from records and course."""
     records = verdict.Records.of(record for file in files for record in read(file))
     versions = Versions(course.samples)
     findings: list[str] = []
@@ -62,7 +63,7 @@ def judge(name: str, drill: Drill, files: Sequence[Path], course: Course) -> Run
     stalls = [verdict.stall(records, kind, course.marks, course.began) for kind in kinds]
     alerts = None if course.fired is None else _alerts(drill, course)
     convergences = [*_after_faults(versions, course), *course.convergences]
-    # What was broken off is not judged: rows are open, and regions may be on their way.
+    # An interrupted drill is not judged: rows are open, and regions may be on their way.
     found: list[Check] = []
     if was_read:
         found = checks(
@@ -132,7 +133,8 @@ def aborted(name: str, drill: Drill, problem: str) -> Run:
 
 
 def _verdict(found: Sequence[Check], *, is_load_made: bool) -> Verdict:
-    """Passed if all is met; not judged if only times are not, of a load that was not made."""
+    """Verdict: passed if all is met; not judged if only times are not, of a load that was not
+    made."""
     unmet = [check for check in found if not check.is_met]
     if not unmet:
         return Verdict.PASSED
@@ -142,7 +144,7 @@ def _verdict(found: Sequence[Check], *, is_load_made: bool) -> Verdict:
 
 
 def _after_faults(versions: Versions, course: Course) -> list[Convergence]:
-    """From each fault's end until every region has what any had at that moment."""
+    """Convergences from each fault's end until every region has all that any had at that moment."""
     found = []
     for mark in course.marks:
         if mark.kind is MarkKind.END:
@@ -155,7 +157,7 @@ def _after_faults(versions: Versions, course: Course) -> list[Convergence]:
 
 
 def _alerts(drill: Drill, course: Course) -> list[Alert]:
-    """What fired since the load began, and what should have."""
+    """Alerts that fired since the load began, and those that should have."""
     assert course.fired is not None
     expected = drill.alerts or ()
     fired = [
@@ -176,7 +178,7 @@ def _alerts(drill: Drill, course: Course) -> list[Alert]:
 
 
 def environment() -> dict[str, str]:
-    """What a reader needs to judge the figures."""
+    """Environment that a reader needs to judge the figures."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "crdtstream": importlib.metadata.version("crdtstream"),

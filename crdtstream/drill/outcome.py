@@ -1,7 +1,7 @@
-"""What one drill came to, as a report tells it and as its JSON file keeps it.
+"""Outcome of one drill, as reports show it and as its JSON file keeps it.
 
-All times are seconds since the load had begun, unless a name ends in another unit.  A series is a
-pair of lists of one length: times, and what was measured then; None where nothing was heard.
+All times are seconds since the load began, unless a name ends in another unit.  A series is a pair
+of lists of one length: times, and the values measured then; None where nothing was heard.
 """
 
 from collections.abc import Sized
@@ -15,17 +15,17 @@ FORMAT: Final = 1
 
 
 class _Value(BaseModel):
-    # What is no number would be null in the file, and then not what was written.
+    # Infinities and NaN would be null in the file, and so not what was written.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Verdict(StrEnum):
-    """How a drill ended."""
+    """End of a drill."""
 
     PASSED = "passed"
     FAILED = "failed"
-    # It could not be judged: interrupted, or only times are beyond their bounds, and the load was
-    # more than the machine could make.
+    # It could not be judged: it was interrupted; or only times are beyond their bounds, and the
+    # load was more than the machine could make.
     ABORTED = "aborted"
 
 
@@ -49,7 +49,7 @@ class Mark(_Value):
 
 
 class Phase(StrEnum):
-    """Before the first fault, while one lasts, after the last was taken back."""
+    """Phase of a drill: before the first fault, while one lasts, after the last was taken back."""
 
     BEFORE = "before"
     DURING = "during"
@@ -57,9 +57,10 @@ class Phase(StrEnum):
 
 
 class Latency(_Value):
-    """Of the requests that a kind of client had begun in one phase and that were answered well.
+    """Latencies of well-answered requests that clients of one kind began in one phase.
 
-    From the moment at which the request was due, so that a stall counts for all that it held up.
+    They count from the moment at which the request was due, so a stall counts for all that it held
+    up.
     """
 
     kind: str
@@ -72,16 +73,16 @@ class Latency(_Value):
 
 
 class Produced(_Value):
-    """What producers of one kind sent.
+    """Entries that producers of one kind sent.
 
     Attributes:
         kind: "plain", "idempotent", "multidb" or "herd".
         acknowledged: entries that a region answered for.
-        unknown: sent, and no answer came; it may be there or not.
-        refused: answered by an error; it is not there.
+        unknown: sent, without an answer; it may be in the stream or not.
+        refused: answered by an error; it is not in the stream.
         lost: acknowledged, and missing in a region after all regions had become equal.
         repeated: entries beyond the first that one row of a producer left in the stream.
-        repeated_after_unknown: of these, those that a client sent again because it had no answer.
+        repeated_after_unknown: the part of these that a client sent again because it had no answer.
     """
 
     kind: str
@@ -94,14 +95,14 @@ class Produced(_Value):
 
 
 class Consumed(_Value):
-    """What the consumers of one group saw, over all regions and streams.
+    """Deliveries to the consumers of one group, over all regions and streams.
 
     Attributes:
         delivered: deliveries, repeated ones included.
         acknowledged: entries whose XACK was answered.
         again: deliveries beyond the first of an entry, by reason; see ``verdict``.
         out_of_order: first deliveries in one region, of one producer, behind a later entry of it.
-        never: entries of the final stream that no consumer was given.
+        never: entries of the final stream that no consumer got.
     """
 
     group: str
@@ -114,12 +115,12 @@ class Consumed(_Value):
 
 
 class Read(_Value):
-    """What plain readers of one kind saw.
+    """Entries that plain readers of one kind read.
 
     Attributes:
         kind: "xread" or "crdt.xread".
-        skipped: entries of the final stream that a reader was not given.
-        again: entries that a reader was given more than once.
+        skipped: entries of the final stream that a reader did not get.
+        again: entries that a reader got more than once.
         out_of_order: entries that came behind a later one of the same producer.
     """
 
@@ -131,20 +132,20 @@ class Read(_Value):
 
 
 class Stall(_Value):
-    """How long clients of one kind were without an answer.
+    """Time that clients of one kind were without an answer.
 
     Attributes:
-        clients: how many there are.
-        hit: how many had a failed request, or none answered for a second, once faults had begun.
-        may_move: whether some of them go to another region; then only those count for recovery.
-        recovery_s: RTO as clients saw it: of the worst, from a fault, or from its last good answer
-            since, to the next good answer to a request that it began after the fault; None: one
-            never had a good answer again.
+        clients: number of clients.
+        hit: number that had a failed request, or none answered for a second, once faults had begun.
+        may_move: whether some of them move to another region; then only those count for recovery.
+        recovery_s: RTO as clients saw it, of the worst client: from a fault, or from its last good
+            answer since, to the next good answer to a request that it began after the fault; None:
+            one never had a good answer again.
         longest_s: the longest time of one client between two good answers.
-        moves: how often a client went to another region.
-        deceived: how often a client went home, because home said that it was well, and was refused
-            with MISCONF, or with LAGGED twice in a row.
-        errors: by their first word, how many requests failed.
+        moves: number of times that a client moved to another region.
+        deceived: number of times that a client moved home, because home said that it was well, and
+            was refused with MISCONF, or with LAGGED twice in a row.
+        errors: number of requests that failed, by the first word of the error.
     """
 
     kind: str
@@ -162,11 +163,11 @@ class LinkSeries(_Value):
     """One directed link over time; ``puller`` pulls from ``peer``.
 
     Attributes:
-        lag_ms: how old the oldest effect is that the peer has and the puller lacks, or how long
-            nothing was heard.
-        lag_effects: how many of them.
+        lag_ms: age of the oldest effect that the peer has and the puller lacks, or the time for
+            which nothing was heard.
+        lag_effects: number of such effects.
         bytes_received: over the whole drill, unpacked.
-        bytes_again: of these, batches that the puller had already.
+        bytes_again: the part of these in batches that the puller had already.
     """
 
     puller: int
@@ -184,7 +185,7 @@ class LinkSeries(_Value):
 
 
 class NodeSeries(_Value):
-    """A node's process over time; None while there is none."""
+    """A node's process over time; None while it has none."""
 
     region: int
     at: list[float]
@@ -198,7 +199,7 @@ class NodeSeries(_Value):
 
 
 class Throughput(_Value):
-    """Per second: entries acknowledged by the regions, entries delivered to consumers.
+    """Entries per second: acknowledged by the regions, and delivered to consumers.
 
     Attributes:
         at: the end of each interval.
@@ -216,7 +217,7 @@ class Throughput(_Value):
 
 
 class Convergence(_Value):
-    """From a fault's end to equal digests; None: they did not become equal in time."""
+    """Time from a fault's end to equal digests; None: they did not become equal in time."""
 
     after: str
     seconds: float | None
@@ -237,7 +238,7 @@ class Alert(_Value):
 
 
 class Check(_Value):
-    """One thing that must hold.
+    """One bound that must hold.
 
     Attributes:
         name: as in the drill file, e.g. "lost".
@@ -251,14 +252,14 @@ class Check(_Value):
 
 
 class LoadMade(_Value):
-    """Whether this machine made the load that was asked for.
+    """Comparison of the load that this machine made with the one that was asked for.
 
     Attributes:
         asked_per_s: requests of producers due per second.
-        made_per_s: those that were sent.
-        late_ms_p99: how late the load's own loop was, which is no fault of any node.
+        made_per_s: the part of them that was sent.
+        late_ms_p99: lateness of the load's own loop, which is no fault of any node.
         is_made: if not, latencies say nothing, and times are longer than they should be.
-        problem: why not; empty if it was.
+        problem: reason why not; empty if it was made.
     """
 
     asked_per_s: float
@@ -275,11 +276,11 @@ class Run(_Value):
         about: what the drill shows, from its file.
         began: of the load, ISO 8601 in UTC.
         seconds: of the load and the waiting for equal digests.
-        environment: versions, cores, memory; what a reader needs to judge the figures.
+        environment: versions, cores, memory; a reader needs it to judge the figures.
         digests: by region, at the end.
-        findings: sentences on the failed checks: which entries were lost, where they were
-            acknowledged; and on what nobody watched for; never more than some dozen.
-        problem: why it was aborted; empty otherwise.
+        findings: sentences on the failed checks, as which entries were lost and where they were
+            acknowledged; and on what was not watched; some dozen at most.
+        problem: reason why it was aborted; empty otherwise.
     """
 
     format: int = FORMAT
@@ -315,7 +316,7 @@ class Report(_Value):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all runs; passed if there are none."""
+        """The worst verdict of all runs; passed if it has no runs."""
         found = {run.verdict for run in self.runs}
         for verdict in (Verdict.FAILED, Verdict.ABORTED):
             if verdict in found:

@@ -16,19 +16,19 @@ from crdtstream.settings import SettingsError, make_settings
 FILE_BYTES_MAX: Final = 1 << 20
 # The drills of the project, and the folder that has them.
 BUNDLED: Final = Path("scenarios/drills")
-# Where the project's own files are: in its sources, or in the package that was installed.
+# Folder of the project's own files: in its sources, or in the package that was installed.
 _HERE: Final = Path(__file__).resolve().parent
 
 
 def own_file(name: str) -> Path:
-    """A file or folder of the project, by its path in the sources, from wherever one is called."""
+    """A file or folder of the project, by its path in the sources, from any working directory."""
     in_sources = _HERE.parents[1] / name
     return in_sources if in_sources.exists() else _HERE / "bundled" / name
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and in which line, from 1."""
+    """A problem, and its line, from 1."""
 
     line: int
     text: str
@@ -52,7 +52,7 @@ def load(path: Path) -> Drill:
     """The drill of a file.
 
     Raises:
-        DrillError: it is none; says everything that is wrong with it.
+        DrillError: it is none; reports all that is wrong with it.
     """
     try:
         with path.open("rb") as file:
@@ -96,7 +96,7 @@ def find(names: Iterable[str], folder: Path) -> list[tuple[str, Path]]:
     """The files that names mean: a path, the name of a drill in the folder, or ``all``.
 
     Raises:
-        DrillError: there is no such drill; the text names those that there are.
+        DrillError: a drill does not exist; the text names those that do.
     """
     there = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
     found: dict[str, Path] = {}
@@ -116,7 +116,7 @@ def find(names: Iterable[str], folder: Path) -> list[tuple[str, Path]]:
 
 
 def _settings_problems(drill: Drill) -> Iterator[Inconsistency]:
-    """What a node would refuse at its start."""
+    """Settings that a node would refuse at its start."""
     given: list[tuple[Place, Settings]] = [
         (("settings",), drill.settings),
         *((("settings_of", str(region)), own) for region, own in drill.settings_of.items()),
@@ -133,7 +133,7 @@ def _settings_problems(drill: Drill) -> Iterator[Inconsistency]:
 
 
 def _problems(root: yaml.Node, details: ErrorDetails) -> list[Problem]:
-    """Where in the file the errors are, and what they say."""
+    """Places of the errors in the file, and their texts."""
     context: dict[str, Any] = details.get("ctx", {})
     error = context.get("error")
     if isinstance(error, InconsistentError):
@@ -155,8 +155,8 @@ def _problem(root: yaml.Node, place: Place, text: str) -> Problem:
     words: list[str] = []
     for step in place:
         below = _below(node, step)
-        # Names of a union's members stand in the place, and not in the file; a key that is missing
-        # is not there either.
+        # Names of a union's members are in the place, and not in the file; a key that is missing is
+        # not in it either.
         if below is not None:
             node = below
         elif step != place[-1]:

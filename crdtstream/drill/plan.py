@@ -1,19 +1,20 @@
-"""What the load's process is told: where regions are, who does what, and how long."""
+"""Plan of the load's process: the places of regions, the work of each client, and its time."""
 
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.drill import Consumers, Producers, Readers
 
 # A request without a reply for this long counts as failed; half-dead regions answer nothing.
 REQUEST_SECONDS_MAX: Final = 1.0
 BLOCK_MS: Final = 200
 READ_COUNT: Final = 200
-# How soon a client tries again after a failure, and how often one looks whether its home is well.
+# Pause before a client tries again after a failure, and interval of looks whether its home is well.
 RETRY_SECONDS: Final = 0.1
 HOME_CHECK_SECONDS: Final = 0.5
-# Rows whose outcome is open when the load ends are tried for this long.
+# Time for which rows are tried whose outcome is open when the load ends.
 FINISH_SECONDS_MAX: Final = 20.0
 
 # Error replies by which a region says that another one should be asked: it cannot write, or must
@@ -28,16 +29,19 @@ class _Part(BaseModel):
 
 
 class Place(_Part):
-    """Where clients reach a region.
+    """Addresses of a region for clients.
 
     Attributes:
         host, port: of RESP.
         http_port: of the health endpoints, on the same host.
+        resp_tls, http_tls: these ports speak TLS.
     """
 
     host: str
     port: int
     http_port: int
+    resp_tls: bool = False
+    http_tls: bool = False
 
 
 class LoadPlan(_Part):
@@ -45,12 +49,12 @@ class LoadPlan(_Part):
 
     Attributes:
         places: by region.
-        password: of the user ``default``; empty: none.
+        access: presented to all of them.
         streams: keys, in the order in which producers take them.
     """
 
     places: dict[int, Place]
-    password: str = ""
+    access: Access = NO_ACCESS
     streams: tuple[str, ...]
     entry_bytes: int
     seconds: float
@@ -61,11 +65,12 @@ class HerdPlan(_Part):
     """A part of a herd: clients of one process.
 
     Attributes:
+        access: presented to the region.
         first: number of the first client, so that names of several parts differ.
     """
 
     place: Place
-    password: str = ""
+    access: Access = NO_ACCESS
     region: int
     stream: str
     first: int

@@ -1,4 +1,4 @@
-"""The load's processes, as the runner sees them: a line in, lines of counts out."""
+"""Processes of the load, as the runner uses them: a line in, lines of counts out."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 END_SECONDS_MAX: Final = 30.0
-# How often one looks whether to go on waiting.
+# Interval of looks whether to go on waiting.
 POLL_SECONDS: Final = 0.1
 
 
@@ -28,6 +28,8 @@ class LoadProcess:
         self.records = folder / f"{name}.records"
         self._errors = folder / f"{name}.errors"
         plan_file = folder / f"{name}.plan"
+        # It has the password.
+        plan_file.touch(mode=0o600)
         plan_file.write_text(plan.model_dump_json())
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -57,11 +59,11 @@ class LoadProcess:
             self.check()
 
     def has_said(self, word: str) -> bool:
-        """Whether it has told this of itself: ready, connected, produced."""
+        """True if it has said this word of itself: ready, connected, produced."""
         return word in self._words
 
     def wait_for(self, word: str, seconds_max: float, *, stop: Callable[[], bool]) -> bool:
-        """Wait until it tells this; False if it did not in time, or ``stop`` said to give up.
+        """Wait until it says the word; False if it did not in time, or ``stop`` said to give up.
 
         Raises:
             LoadError: it ended with an error.
@@ -92,7 +94,7 @@ class LoadProcess:
                 self.say("end")
 
     def end(self, seconds_max: float = END_SECONDS_MAX) -> None:
-        """Let it finish, and wait; what does not finish is killed, and ``check`` says so."""
+        """Let it finish, and wait; it is killed if it does not finish, and ``check`` says so."""
         self.ask_to_end()
         try:
             self._process.wait(seconds_max)

@@ -1,4 +1,4 @@
-"""A Prometheus of a drill's own: which of the alerts that operators would get fire, and when.
+"""A Prometheus of a drill's own: which of the operators' alerts fire, and when.
 
 It is the real server with the real rules (``deploy/alerts.yml``), on a port of this machine, and
 looks each second instead of each fifteen:
@@ -24,11 +24,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import yaml
 
+from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.parse import own_file
 from crdtstream.drill.tied import tied
 
@@ -41,7 +41,7 @@ JOB: Final = "crdtstream"
 INTERVAL_SECONDS: Final = 1.0
 # 30 seconds of a rule are three.
 FACTOR: Final = 0.1
-# A range must hold some scrapes, or nothing can be told of it.
+# A range must hold some scrapes, or nothing can be derived from it.
 SCRAPES_MIN: Final = 5
 POLL_SECONDS: Final = 0.2
 CALL_SECONDS_MAX: Final = 5.0
@@ -59,10 +59,10 @@ class PrometheusError(Exception):
 
 
 class AlertChange(NamedTuple):
-    """An alert that began to wait, fired, or went.
+    """An alert that began to wait, fired, or ended.
 
     Attributes:
-        at: when that was seen, by ``time.monotonic``.
+        at: time at which that was seen, by ``time.monotonic``.
         labels: without ``alertname``.
         state: ``pending``, ``firing`` or ``gone``.
     """
@@ -89,19 +89,24 @@ class Prometheus:
         factor: float = FACTOR,
         interval_seconds: float = INTERVAL_SECONDS,
         port: int | None = None,
+        access: Access = NO_ACCESS,
+        https: bool = False,
     ) -> None:
-        """Nothing is started yet.
+        """Prepare a server; it is not started yet.
 
         Args:
             targets: by region ``host:port`` of its HTTP page.
             folder: for its configuration, data and log; made if missing.
             rules: the alerts.
-            factor: what durations in the rules are multiplied by.
+            factor: factor of the durations in the rules.
             interval_seconds: between two scrapes, and between two looks at the rules.
-            port: where it listens on 127.0.0.1; None: one that is free.
+            port: port on 127.0.0.1; None: one that is free.
+            access: presented to the targets.
+            https: the targets' pages are reached by TLS.
         """
         self.address = f"127.0.0.1:{port or _free_port()}"
         self._targets = dict(targets)
+        self._access, self._https = access, https
         self._folder = folder
         self._rules = rules
         self._factor = factor
@@ -117,23 +122,18 @@ class Prometheus:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.stop()
 
     # --- Starting and stopping ------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the server; returns once it has asked every region for its figures.
+        """Start the server; return once it has asked every region for its figures.
 
-        That takes some 6 seconds: Prometheus looks up whom to ask each 5 seconds.
+        That takes some 6 seconds: Prometheus looks up its targets each 5 seconds.
 
         Raises:
-            PrometheusError: there is none, or it does not start; or there are no rules.
+            PrometheusError: it is missing, or does not start; or the rules are missing.
         """
         program = shutil.which(PROGRAM)
         if program is None:
@@ -168,13 +168,36 @@ class Prometheus:
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop it; what alerts did is still there."""
+        """Stop it; the changes of alerts are kept."""
         self._stopping.set()
         if self._poller.is_alive():
             self._poller.join()
         self._end_process()
 
+    @property
+    def _password_file(self) -> Path:
+        """File with the password, while the server runs."""
+        return self._folder / "password"
+
+    def _authentication(self) -> dict[str, Any]:
+        """Part of the configuration that is needed for targets with TLS, and with a password."""
+        found: dict[str, Any] = {}
+        if self._https:
+            found["scheme"] = "https"
+            # It asks the nodes past all proxies, by hosts that their certificates must have.
+            found["tls_config"] = {"ca_file": str(self._access.tls_ca_cert_file or "")}
+        if self._access.password:
+            path = self._password_file
+            path.touch(mode=0o600)
+            path.write_text(self._access.password)
+            found["basic_auth"] = {
+                "username": self._access.user,
+                "password_file": str(path.resolve()),
+            }
+        return found
+
     def _end_process(self) -> None:
+        self._password_file.unlink(missing_ok=True)
         process, self._process = self._process, None
         if process is None:
             return
@@ -226,6 +249,7 @@ class Prometheus:
                         {
                             "job_name": JOB,
                             "honor_labels": True,
+                            **self._authentication(),
                             "static_configs": [
                                 {"targets": [target], "labels": {"region": str(region)}}
                                 for region, target in sorted(self._targets.items())
@@ -240,7 +264,7 @@ class Prometheus:
     # --- Alerts ---------------------------------------------------------------------------------
 
     def alerts(self) -> list[AlertChange]:
-        """What alerts did since the start, in order."""
+        """Changes of alerts since the start, in order."""
         with self._lock:
             return list(self._changes)
 
@@ -248,7 +272,7 @@ class Prometheus:
         """The alerts that fired since the start: name, labels, and when (``time.monotonic``).
 
         Raises:
-            PrometheusError: it has ended by itself, so nobody knows what would have fired.
+            PrometheusError: it has ended by itself, so it is unknown what would have fired.
         """
         if self._process is not None and self._process.poll() is not None:
             raise PrometheusError(f"{PROGRAM} ended by itself ({self._process.returncode})")
@@ -259,7 +283,7 @@ class Prometheus:
         ]
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
-        """The value of an expression now: of each series its labels and its value.
+        """Value of an expression now: the labels and the value of each series.
 
         Raises:
             PrometheusError: it cannot be evaluated, or the server does not answer.
@@ -313,7 +337,7 @@ def scaled_rules(text: str, *, factor: float, interval_seconds: float) -> str:
     """Rules that wait and look back for a part of their time.
 
     Args:
-        factor: what ``for:``, ranges and offsets are multiplied by.
+        factor: factor of ``for:``, ranges and offsets.
         interval_seconds: between two scrapes; a range holds at least ``SCRAPES_MIN`` of them.
     """
     content = yaml.safe_load(text)

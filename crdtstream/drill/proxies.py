@@ -1,6 +1,6 @@
 """Toxiproxy between regions, and between clients and their region.
 
-Each directed link and each region's clients have a proxy of their own, so that a fault takes just
+Each directed link and each region's clients have a proxy of their own, so that a fault affects only
 what a drill names.  Names: ``2-pulls-1``, ``clients-of-1``, ``health-of-1``.
 
 toxiproxy-python keeps the server's address in a class, one for the whole process.  We talk to
@@ -82,7 +82,7 @@ class Server:
                     f" {PROGRAM} -host {self.host} -port {self.port}"
                 ) from error
             except KeyError as error:
-                # What the library makes of an error 500.
+                # The library makes this of an error 500.
                 raise ProxyError(
                     f"the toxiproxy-server at {self.host}:{self.port} cannot make this proxy:"
                     " its port is taken"
@@ -103,7 +103,7 @@ class Server:
 
 
 def _said(error: Exception) -> str:
-    """What the server said: the library hands on the bytes of its answer, which are JSON."""
+    """Text of the server's error: the library hands on the bytes of its answer, which are JSON."""
     said = error.args[0] if error.args else ""
     if not isinstance(said, bytes):
         return str(error)
@@ -116,7 +116,7 @@ def _said(error: Exception) -> str:
 class Way:
     """A way through a proxy: one directed link, or the clients of a region.
 
-    Toxics have the name of what put them there, so that one fault never takes back another's.
+    Toxics have the name of the fault that put them in, so that no fault takes back another's.
     """
 
     def __init__(self, server: Server, proxy: Proxy) -> None:
@@ -156,7 +156,7 @@ class Way:
         self._server.call(lambda: self._proxy.destroy_toxic(f"{name}-{stream}"))
 
     def make_whole(self) -> None:
-        """Whatever was done to it is taken back, by whomever."""
+        """Take back all that was done to it, by any fault."""
 
         def all_back() -> None:
             for name in list(self._proxy.toxics()):
@@ -202,7 +202,7 @@ def own_server() -> Iterator[Server]:
 
 
 def find_server() -> Path | None:
-    """Where toxiproxy-server is: beside this Python, or wherever the system has it."""
+    """Path of toxiproxy-server: beside this Python, or where the system has it."""
     beside = Path(sys.executable).parent / PROGRAM
     if os.access(beside, os.X_OK):
         return beside
@@ -211,7 +211,7 @@ def find_server() -> Path | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on at the moment."""
+    """Port on which nothing listens at the moment."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]

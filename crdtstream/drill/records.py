@@ -1,11 +1,11 @@
-"""What clients saw, written down outside the nodes; the verdict knows nothing else.
+"""Records of what clients saw, written outside the nodes; the verdict has no other source.
 
-One JSON array a line, the first word its kind.  Times are of the monotonic clock of this machine,
-in seconds, the same for all processes.  A client writes a record after the fact and before its
-next request.
+Each line is a JSON array whose first word is its kind.  Times are of the monotonic clock of this
+machine, in seconds, the same for all processes.  A client writes a record after the fact and before
+its next request.
 
-A row is what a producer wants in the stream: (producer, n).  It stands in the entry's fields, so
-whoever is given the entry knows which row it is.
+A row is an entry that a producer wants in the stream: (producer, n).  It is in the entry's fields,
+so a client that gets the entry knows which row it is.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Final
 
 
 class Outcome(StrEnum):
-    """How a request ended."""
+    """End of a request."""
 
     OK = "ok"
     # An error reply: it was not done.
@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class How(StrEnum):
-    """By which request an entry came."""
+    """Request by which an entry came."""
 
     NEW = "new"
     CLAIMED = "claimed"
@@ -91,7 +91,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An entry that a consumer or reader was given."""
+    """An entry that a consumer or reader got."""
 
     client: str
     stream: str
@@ -117,10 +117,10 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A client goes to another region.
+    """A move of a client to another region.
 
     Attributes:
-        trusts_health: it goes home, because home says that it is well.
+        trusts_health: it moves home, because home says that it is well.
     """
 
     client: str
@@ -132,7 +132,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """How late the load's own loop woke: what latencies owe to this machine."""
+    """Lateness of the load's own loop, which latencies contain because of this machine."""
 
     at: float
     seconds: float
@@ -186,7 +186,7 @@ def decode(line: str) -> Record:
     kind, *values = json.loads(line)
     if kind not in _KINDS:
         raise ValueError(f"no record is called {kind!r}")
-    # A StrEnum is equal to its text: what was written compares as before.
+    # A StrEnum is equal to its text: restored values compare as before.
     return _KINDS[kind](*values)
 
 

@@ -1,4 +1,4 @@
-"""One drill from nothing to nothing: regions, proxies, Prometheus, the run, and all away again."""
+"""One drill from beginning to end: regions, proxies, Prometheus, the run, and the cleanup."""
 
 import contextlib
 import secrets
@@ -6,14 +6,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
 import redis
 
-from crdtstream.compiled import PURE
+from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.deployment import (
     Deployment,
     DeploymentError,
@@ -31,19 +31,18 @@ from crdtstream.drill.proxies import ProxyError, Server, own_server
 from crdtstream.drill.runner import INTERRUPTED, Runner, StopError, Watcher
 from crdtstream.local_regions import layout
 from crdtstream.open_files import allow_files
-from crdtstream.settings import DRILL_PLANTS_VARIABLE
 
-# Nodes of a rehearsal notice and try again sooner than those of a production, so that a drill of
-# some seconds sees what takes a minute there.  A drill's own settings beat these.
+# Nodes of a rehearsal notice and try again sooner than production nodes, so that a drill of some
+# seconds sees what takes a minute there.  A drill's own settings beat these.
 SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
     "limits": {"link_silence_ms_max": 1_500, "backoff_ms_max": 500}
 }
 
 
-# How long keys that a drill added are deleted again while something of them comes.
+# Time for which a drill's keys are deleted again while entries of them still come.
 DELETE_SECONDS_MAX: Final = 10.0
 
-# What keeps a drill from being judged: its own troubles, and those of this machine.
+# Obstacles to judging a drill: its own troubles, and those of this machine.
 _TROUBLE: Final = (
     *(DeploymentError, LoadError, ProxyError, PrometheusError, StopError),
     *(redis.RedisError, OSError),
@@ -55,8 +54,8 @@ class Local:
 
     Args:
         watches_alerts: with a Prometheus of the drill's own.
-        plant: a bug of ``crdtstream.drill.planted`` in every node; empty: none.
-        keep: where folders stay, with the nodes' logs and the clients' records; None: nowhere.
+        node: the words that start a node, before its options; None: ``crdtstream node``.
+        keep: folder for the nodes' logs and the clients' records; None: they are not kept.
     """
 
     def __init__(
@@ -64,21 +63,19 @@ class Local:
         *,
         stop: Callable[[], bool],
         watches_alerts: bool,
-        plant: str = "",
+        node: Sequence[str] | None = None,
         keep: Path | None = None,
     ) -> None:
         # Nodes inherit it: a herd is more than the 1,024 that a shell often begins with.
         allow_files()
         self._stop = stop
         self._watches_alerts = watches_alerts
-        self._plant = plant
+        self._node = node
         self._keep = keep
 
     def run(self, name: str, drill: Drill, watcher: Watcher) -> Run:
-        """Run a drill; what keeps it from beginning is in an aborted run."""
+        """Run a drill; if it cannot begin, the run is aborted and has the reason."""
         drill = self._prepared(drill)
-        # A bug can be planted in sources only.
-        environment = {DRILL_PLANTS_VARIABLE: "1", PURE: "1"} if self._plant else {}
         try:
             with contextlib.ExitStack() as stack:
                 folder = stack.enter_context(_folder(name, self._keep))
@@ -99,7 +96,7 @@ class Local:
                         server,
                         base_port=base_port,
                         stop=self._stop,
-                        environment=environment,
+                        node=self._node,
                     )
                 )
                 alert_watch = _started(watch, self._stop)
@@ -115,18 +112,17 @@ class Local:
             **drill.settings,
             **{table: {**values, **_table(drill, table)} for table, values in SETTINGS.items()},
         }
-        if self._plant:
-            settings["drill"] = {**_table(drill, "drill"), "plant": self._plant}
         return drill.model_copy(update={"settings": settings})
 
 
 class Given:
     """Rehearsals on a deployment that runs already, through its own toxiproxy-server.
 
-    What a drill adds there has keys of its own, which it deletes at its end.
+    A drill uses keys of its own there, and deletes them at its end.
 
     Args:
-        keep: where clients' records stay; None: nowhere.
+        access: presented to all regions.
+        keep: folder for clients' records; None: they are not kept.
     """
 
     def __init__(
@@ -135,7 +131,7 @@ class Given:
         server: Server,
         *,
         stop: Callable[[], bool],
-        password: str,
+        access: Access,
         anyway: bool,
         watches_alerts: bool,
         keep: Path | None = None,
@@ -145,12 +141,12 @@ class Given:
         self._nodes = nodes
         self._server = server
         self._stop = stop
-        self._password = password
+        self._access = access
         self._anyway = anyway
         self._watches_alerts = watches_alerts
 
     def run(self, name: str, drill: Drill, watcher: Watcher) -> Run:
-        """Run a drill; what keeps it from beginning is in an aborted run."""
+        """Run a drill; if it cannot begin, the run is aborted and has the reason."""
         if why := unfit(drill):
             return aborted(name, drill, why)
         try:
@@ -158,12 +154,12 @@ class Given:
                 self._nodes,
                 self._server,
                 stop=self._stop,
-                password=self._password,
+                access=self._access,
                 anyway=self._anyway,
             )
             if not set(range(1, drill.regions + 1)) <= set(deployment.regions):
                 raise DeploymentError(
-                    f"the drill wants regions 1 to {drill.regions}; --nodes names those of"
+                    f"the drill wants regions 1 to {drill.regions}; --address names those of"
                     f" {', '.join(map(str, deployment.regions))}"
                 )
             with contextlib.ExitStack() as stack:
@@ -172,7 +168,14 @@ class Given:
                 stack.callback(deployment.make_whole)
                 targets = {region: node.http for region, node in deployment.nodes.items()}
                 watch = stack.enter_context(
-                    _watch(drill, targets, folder, is_wanted=self._watches_alerts)
+                    _watch(
+                        drill,
+                        targets,
+                        folder,
+                        is_wanted=self._watches_alerts,
+                        access=self._access,
+                        https=any(node.http_tls for node in deployment.nodes.values()),
+                    )
                 )
                 runner = Runner(
                     name,
@@ -191,15 +194,15 @@ class Given:
 
 
 def unfit(drill: Drill) -> str:
-    """Why a drill cannot be run on a deployment that runs already; empty: it can."""
+    """Reason why a drill cannot be run on a deployment that already runs; empty: it can."""
     for number, step in enumerate(drill.steps, 1):
         if not isinstance(step, Command) and wants_own_processes(step):
             return (
                 f"step {number} ({step.do}) ends or changes a region's process, which a drill does"
-                " only to regions that it has started: run it without --nodes"
+                " only to regions that it has started: run it without --address"
             )
     if drill.settings or drill.settings_of:
-        return "its regions want settings of their own: run it without --nodes"
+        return "its regions want settings of their own: run it without --address"
     return ""
 
 
@@ -211,13 +214,19 @@ def _table(drill: Drill, name: str) -> Mapping[str, str | int]:
 
 @contextlib.contextmanager
 def _watch(
-    drill: Drill, targets: Mapping[int, str], folder: Path, *, is_wanted: bool
+    drill: Drill,
+    targets: Mapping[int, str],
+    folder: Path,
+    *,
+    is_wanted: bool,
+    access: Access = NO_ACCESS,
+    https: bool = False,
 ) -> Iterator["Future[Prometheus] | None"]:
-    """A Prometheus that starts meanwhile, to be asked for when it is wanted; None: none is."""
+    """Start a Prometheus in the background, to be asked for later; None: none is wanted."""
     if not is_wanted or drill.alerts is None:
         yield None
         return
-    prometheus = Prometheus(targets, folder=folder / "prometheus")
+    prometheus = Prometheus(targets, folder=folder / "prometheus", access=access, https=https)
 
     def start() -> Prometheus:
         prometheus.start()
@@ -252,7 +261,7 @@ def _started(watch: "Future[Prometheus] | None", stop: Callable[[], bool]) -> Pr
 
 @contextlib.contextmanager
 def _folder(name: str, keep: Path | None) -> Iterator[Path]:
-    """For all that a drill writes; gone at the end, or ``keep/name``, which stays."""
+    """Folder for all that a drill writes; removed at the end, or ``keep/name``, which stays."""
     if keep is None:
         folder = Path(tempfile.mkdtemp(prefix=f"crdtstream-drill-{name}-"))
     else:
@@ -269,7 +278,7 @@ def _delete(deployment: Deployment, streams: tuple[str, ...]) -> None:
     """Remove what the drill added, in every region.
 
     A DEL removes what its region has observed.  After an interruption regions have not heard of
-    each other's last entries, and what a client that was killed had sent may come behind it.
+    each other's last entries, and entries that a killed client had sent may come after it.
     """
     deadline = time.monotonic() + DELETE_SECONDS_MAX
     while True:
@@ -288,14 +297,14 @@ def _delete(deployment: Deployment, streams: tuple[str, ...]) -> None:
 
 
 def told(error: Exception) -> str:
-    """Why a drill could not be run; of the system's errors its words, without number and quotes."""
+    """Reason why a drill could not be run; a system error's words, without number and quotes."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 def _is_deleted(deployment: Deployment, region: int, streams: tuple[str, ...]) -> bool:
-    """Delete what the region has of them; whether there was nothing."""
+    """Delete them in the region; return True if it had none."""
     try:
         with deployment.connect(region) as client:
             return not client.delete(*streams)

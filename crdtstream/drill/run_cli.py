@@ -1,22 +1,23 @@
-"""``crdtstream drill run``: the one command of drills that wants clients and a proxy."""
+"""``crdtstream drill run``: the one command of drills that needs clients and a proxy."""
 
 import os
 import shutil
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
 
+from crdtstream.access.basic import NO_LOGIN
+from crdtstream.command_line.exit import refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.reach import LoginOptions, split_addresses
+from crdtstream.command_line.stopping import stop_signals
+from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.drill import Drill
 from crdtstream.drill.outcome import Report, Run
 from crdtstream.drill.parse import BUNDLED
-from crdtstream.drill.planted import PLANTS
 from crdtstream.drill.prometheus import INSTALL as PROMETHEUS_INSTALL
 from crdtstream.drill.prometheus import PROGRAM as PROMETHEUS
 from crdtstream.drill.proxies import INSTALL as TOXIPROXY_INSTALL
@@ -28,19 +29,19 @@ from crdtstream.drill.report.junit import junit_of
 from crdtstream.drill.report.page import page_of
 from crdtstream.drill.report.terminal import console_on, print_report
 from crdtstream.drill.runner import Watcher
-from crdtstream.drill.selecting import FolderOption, load_named, refuse
+from crdtstream.drill.selecting import FolderOption, load_named
 from crdtstream.drill.watching import Screen, planned
-
-STANDARD_ERROR: Final = 2
 
 
 class _Rehearsal(Protocol):
-    """Where drills are run."""
+    """Place where drills are run."""
 
     def run(self, name: str, drill: Drill, watcher: Watcher) -> Run: ...
 
 
+@with_groups
 def run_command(
+    presented: LoginOptions,
     names: Annotated[list[str], typer.Argument(help="Drills: names, files, or all.")],
     folder: FolderOption = BUNDLED,
     out: Annotated[
@@ -54,11 +55,13 @@ def run_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
-    nodes: Annotated[
-        str | None,
+    address: Annotated[
+        list[str] | None,
         typer.Option(
-            metavar="HOST:PORT,…",
-            help="gRPC addresses of a deployment that runs already, one of each region.",
+            "--address",
+            metavar="HOST:PORT",
+            help="host:port of the gRPC service of each region of a deployment that runs already;"
+            " several with commas, or repeated.",
         ),
     ] = None,
     toxiproxy: Annotated[
@@ -68,12 +71,6 @@ def run_command(
             help="API of the toxiproxy-server through which that deployment's ways lead.",
         ),
     ] = None,
-    password: Annotated[
-        str,
-        typer.Option(
-            envvar="CRDTSTREAM_REQUIREPASS", help="Of the user default there.", show_default=False
-        ),
-    ] = "",
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Even if that deployment is not well.")
     ] = False,
@@ -88,49 +85,46 @@ def run_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Keep clients' records here, and without --nodes the nodes' logs.",
+            help="Keep clients' records here, and without --address the nodes' logs.",
             file_okay=False,
         ),
     ] = None,
-    plant: Annotated[
-        str, typer.Option(help="A bug for every node, to see that the verdict turns red.")
-    ] = "",
 ) -> None:
     """Run drills, one after the other, and report what clients saw.
 
-    Without --nodes each drill starts regions of its own on this machine, with a toxiproxy-server
-    on every way, and ends them. Ctrl-C takes all faults back, and reports what was found so far.
+    Without --address each drill starts regions of its own on this machine, with a toxiproxy-server
+    on every way, and ends them. Otherwise its clients and calls present what the last options name.
+    Ctrl-C takes all faults back, and reports what was found so far.
 
     Example: crdtstream drill run region-loss --out drills
 
     Exit status: 0 passed, 1 failed, 3 not judged (interrupted, or it could not begin), 2 wrong
     input.
     """
-    if (nodes is None) != (toxiproxy is None):
-        refuse("--nodes and --toxiproxy belong together")
-    if plant and (nodes is not None or plant not in PLANTS):
-        refuse(f"--plant: one of {', '.join(sorted(PLANTS))}; and only without --nodes")
+    nodes = split_addresses(address or [])
+    if bool(nodes) != (toxiproxy is not None):
+        refuse("--address and --toxiproxy belong together")
     drills = load_named(names, folder)
     if dry_run:
-        _tell_plans(drills, is_given=nodes is not None)
+        _tell_plans(drills, is_given=bool(nodes))
         return
     watches = _watches_alerts(alerts)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         refuse(f"--keep {keep}: there is something in it already; name an empty folder")
     if out is not None:
         _make_folder(out)
-    with _stop_signals() as stop:
+    with stop_signals("stopping: all faults are taken back first\n") as stop:
         rehearsal: _Rehearsal
-        if nodes is None or toxiproxy is None:
+        if toxiproxy is None:
             if find_server() is None:
                 refuse(f"toxiproxy-server is missing; install it: {TOXIPROXY_INSTALL}")
-            rehearsal = Local(stop=stop.is_set, watches_alerts=watches, plant=plant, keep=keep)
+            rehearsal = Local(stop=stop.is_set, watches_alerts=watches, keep=keep)
         else:
             rehearsal = Given(
-                nodes.split(","),
+                nodes,
                 _server(toxiproxy),
                 stop=stop.is_set,
-                password=password,
+                access=_access(presented),
                 anyway=anyway,
                 watches_alerts=watches,
                 keep=keep,
@@ -164,8 +158,15 @@ def _run_all(
     return runs
 
 
+def _access(presented: LoginOptions) -> Access:
+    """The way in to a deployment; ends the program if a file cannot be used."""
+    if presented.login() is NO_LOGIN:
+        return NO_ACCESS
+    return Access.of(presented.user, presented.password(), *presented.files())
+
+
 def _make_folder(out: Path) -> None:
-    """Before anything is run: nobody wants to hear of a wrong folder after the last drill."""
+    """Make the folder before any run: a wrong one must not be found after the last drill."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -180,7 +181,7 @@ def _write(found: Report, out: Path) -> None:
         write_text(out / "junit.xml", junit_of(found))
         write_text(out / "report.html", page_of(found))
     except (OSError, ReportError) as error:
-        # The drills were run: what they came to is told all the same.
+        # The drills were run: their outcome is reported all the same.
         typer.echo(f"error: --out {out}: {error}", err=True)
 
 
@@ -224,27 +225,3 @@ def _server(address: str) -> Server:
             f" toxiproxy-server -host {host} -port {port}"
         )
     return server
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C, SIGTERM and the end of a terminal set."""
-    stop = threading.Event()
-
-    def set_stop(_number: int, _frame: FrameType | None) -> None:
-        if not stop.is_set():
-            stop.set()
-            # Not by ``print``, in the middle of which we may be; nor must a terminal that is gone
-            # keep us from stopping.
-            with suppress(OSError):
-                os.write(STANDARD_ERROR, b"stopping: all faults are taken back first\n")
-
-    before = {number: signal.signal(number, set_stop) for number in _STOP_SIGNALS}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -1,15 +1,15 @@
-"""Conducts one drill: regions, load, faults at their times, and what it all came to.
+"""Conducts one drill: regions, load, faults at their times, and the outcome.
 
-    set up ──> load ──┬─ fault ─ end of fault ─┬──> all faults are over ──> rows are settled,
+    set up ──> load ──┬─ fault ─ end of fault ─┬──> all faults have ended ──> rows are settled,
                       └─ fault ─ ─ ─ ─ ─ ─ ─ ──┘                            groups are idle,
                                                                             regions are equal
 
-Always so: however this ends - an error, Ctrl-C, SIGTERM - every fault that began is taken back
-first, the last one first.  No wait is without an end, and each ends at once when ``stop`` says so.
+Always so: however this ends (an error, Ctrl-C, SIGTERM) every fault that began is taken back first,
+the last one first.  Every wait has an end, and ends at once when ``stop`` says so.
 
-A region that does not come back, or cannot be read at the end, is what a drill is there to find:
-the verdict is red then.  Only what is the drill's own trouble (Toxiproxy, the load's process, a
-step that cannot be made) leaves it without a verdict.
+A region that does not return, or cannot be read at the end, is what a drill is to find: the verdict
+is red then.  It has no verdict only after troubles of the drill itself (Toxiproxy, the load's
+process, a step that cannot be made).
 """
 
 import contextlib
@@ -48,18 +48,18 @@ IDLE_SECONDS: Final = 0.7
 # Connections of one process, and of one toxiproxy-server, which needs two files for each.
 HERD_PART_MAX: Final = 5_000
 FILES_SPARE: Final = 500
-# The load of a drill that was interrupted gets so long to write down what it saw.
+# Time that the load of an interrupted drill gets to write its records.
 INTERRUPTED_END_SECONDS_MAX: Final = 5.0
 # Ports for outgoing connections: proxies need one for each client of a herd.
 PORT_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class StopError(Exception):
-    """Somebody wants the drill to end: Ctrl-C or SIGTERM."""
+    """The drill is to end: Ctrl-C or SIGTERM."""
 
 
 class Watcher(Protocol):
-    """Who is told of a drill while it runs."""
+    """Observer of a drill while it runs."""
 
     def began(self, name: str, drill: Drill) -> None: ...
 
@@ -76,7 +76,7 @@ class AlertWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How it stands: counts of the load so far, the newest looks at the nodes.
+    """State of a running drill: counts of the load so far, the newest looks at the nodes.
 
     Attributes:
         at: seconds since the load began.
@@ -106,7 +106,7 @@ class Runner:
 
     Args:
         folder: for plans and records; empty.
-        stop: asked again and again; true: the drill is to end.
+        stop: called again and again; True: the drill is to end.
         alert_watch: None: alerts are not judged.
     """
 
@@ -134,13 +134,13 @@ class Runner:
         """Run the drill; an interruption or an error of the set-up is an aborted run.
 
         Raises:
-            DeploymentError, ProxyError, LoadError: it could not be begun.
+            DeploymentError, ProxyError, LoadError: it could not begin.
         """
         began_at = datetime.now(UTC)
         problem = unwell = ""
         convergences: list[Convergence] = []
         with contextlib.ExitStack() as stack:
-            # Ends last what began first: faults before the load, the load before the samples.
+            # It ends last what began first: faults before the load, the load before the samples.
             stack.callback(self._end_loads)
             herd = stack.enter_context(self._herd())
             try:
@@ -150,7 +150,7 @@ class Runner:
             sampler = Sampler(self.deployment)
             stack.callback(sampler.stop)
             load = self._start_load()
-            # Now, not only at last: a herd whose proxies end would run against them.
+            # Now, not only at the end: a herd whose proxies end would run against them.
             stack.callback(self._end_loads)
             # Twice: a step that is under way when the drill ends makes its fault all the same.
             stack.callback(self._take_all_back)
@@ -196,7 +196,7 @@ class Runner:
     # --- Before ---------------------------------------------------------------------------------
 
     def _set_up_streams(self) -> None:
-        """Streams and groups, in every region before the load begins."""
+        """Make streams and groups, in every region before the load begins."""
         first = self.deployment.regions[0]
         deadline = time.monotonic() + READY_SECONDS_MAX
         with self.deployment.connect(first) as client:
@@ -215,7 +215,7 @@ class Runner:
     def _give_until_taken(self, client: Any, words: Sequence[str], deadline: float) -> None:
         """Give a command that a region which has just started may not take yet.
 
-        Its health says so; but whether health is right is what a drill is to find out.
+        Its health page reports that; but a drill is to find out whether that page is right.
         """
         while True:
             try:
@@ -231,7 +231,7 @@ class Runner:
     def _start_load(self) -> LoadProcess:
         plan = LoadPlan(
             places=self.deployment.places,
-            password=self.deployment.password,
+            access=self.deployment.access,
             streams=self.streams,
             entry_bytes=self.drill.entry_bytes,
             seconds=self.drill.seconds,
@@ -272,8 +272,13 @@ class Runner:
     def _herd_part(self, way: Way, item: Herd, first: int, clients: int) -> LoadProcess:
         host, port = way.listen.rsplit(":", 1)
         plan = HerdPlan(
-            place=Place(host=host, port=int(port), http_port=1),
-            password=self.deployment.password,
+            place=Place(
+                host=host,
+                port=int(port),
+                http_port=1,
+                resp_tls=self.deployment.places[item.region].resp_tls,
+            ),
+            access=self.deployment.access,
             region=item.region,
             stream=self.streams[0],
             first=first,
@@ -288,7 +293,7 @@ class Runner:
     def _conduct(
         self, executor: ThreadPoolExecutor, loads: Sequence[LoadProcess], sampler: Sampler
     ) -> None:
-        """Steps at their times, until the load has ended and all faults are over."""
+        """Make steps at their times, until the load has ended and all faults have."""
         steps = sorted(enumerate(self.drill.steps, 1), key=lambda step: step[1].at)
         while True:
             self._check_stop()
@@ -305,7 +310,7 @@ class Runner:
             if not steps and now >= self.drill.seconds and not self._work:
                 break
             time.sleep(TURN_SECONDS)
-        # What has no end of its own ends with the load.
+        # A fault without an end of its own ends with the load.
         self._take_all_back()
         self.deployment.wait_until_well()
 
@@ -348,7 +353,8 @@ class Runner:
         self._mark(MarkKind.END, f"over: {fault.what}")
 
     def _take_all_back(self) -> None:
-        """Every fault that lasts, the last one first; one that resists keeps no other."""
+        """Take back every fault that lasts, the last one first; if one resists, the others still
+        end."""
         with self._lock:
             active, self._active = self._active, []
         with contextlib.ExitStack() as stack:
@@ -389,7 +395,7 @@ class Runner:
     def _settle(
         self, load: LoadProcess, herd: Sequence[LoadProcess], sampler: Sampler
     ) -> list[Convergence]:
-        """Until rows are settled, groups are idle, and regions are equal; then read it all.
+        """Wait until rows are settled, groups are idle, and regions are equal; then read it all.
 
         Raises:
             UnwellError: a region could not be read.
@@ -406,10 +412,10 @@ class Runner:
         self._until_idle([load, *herd], sampler, deadline)
         self._end_loads()
         for process in self._loads:
-            # A client that broke at the last moment has not told all that it saw.
+            # A client that broke at the last moment has not reported all that it saw.
             process.check()
         if equal is not None:
-            # What consumers acknowledged last is on its way.
+            # The last acknowledgements of consumers are on their way.
             self._until_equal(load, sampler)
         found = self.folder / "found.records"
         write_found(self.deployment, self.streams, found, check_stop=self._check_stop)
@@ -421,7 +427,7 @@ class Runner:
         time.sleep(TURN_SECONDS)
 
     def _until_equal(self, load: LoadProcess, sampler: Sampler) -> float | None:
-        """Wait until every region has what any has now; when that was, or None: not in time."""
+        """Wait until every region has what any has now; return that time, or None: not in time."""
         deadline = time.monotonic() + self.drill.must_hold.converges_within_s
         target = newest(self.deployment)
         while time.monotonic() < deadline:
@@ -431,7 +437,7 @@ class Runner:
         return None
 
     def _until_idle(self, loads: Sequence[LoadProcess], sampler: Sampler, deadline: float) -> None:
-        """Wait until consumers and readers are given nothing more."""
+        """Wait until consumers and readers get nothing more."""
         claims = [item.claim_after_ms for item in self.drill.load if item.kind == "consumer"]
         idle_seconds = IDLE_SECONDS + max(claims, default=0) / 1e3
         count_, since = -1, time.monotonic()
@@ -447,7 +453,7 @@ class Runner:
         return sorted(self.folder.glob("*.records"))
 
     def _end_loads(self) -> None:
-        """All at once; who is slow to write down what it saw is waited for."""
+        """End all loads at once; those that are slow to write their records are waited for."""
         for load in self._loads:
             load.ask_to_end()
         most = INTERRUPTED_END_SECONDS_MAX if self.stop() else END_SECONDS_MAX
@@ -468,10 +474,10 @@ def _mode_words(stream: str, group: Group) -> list[tuple[str, ...]]:
 
 
 def _check_system(herd: Herd) -> None:
-    """A proxy needs two files for each client, and a port for its connection to the region.
+    """Check the limits: a client's proxy needs two files, and a port for its way to the region.
 
     Raises:
-        LoadError: there are too few here.
+        LoadError: this system has too few.
     """
     part = min(herd.clients, HERD_PART_MAX)
     needed = max(2 * part, herd.clients) + FILES_SPARE

@@ -1,7 +1,7 @@
-"""What is measured beside the clients' records: versions, lag, memory and processor time of nodes.
+"""Samples beside the clients' records: versions, lag, memory and processor time of nodes.
 
-Each node is asked by a thread of its own, as a node that is frozen answers nobody.  Lag is
-computed here, from versions and our own clock, so that a link that says nothing cannot look well:
+Each node is asked by a thread of its own, as a node that is frozen does not answer.  Lag is
+computed here, from versions and our own clock, so that a silent link cannot look well:
 
     the peer has had effect (origin, n) for 3 s, the puller has not:  its lag is 3 s
 
@@ -32,10 +32,10 @@ class Sample:
     """One look at a node.
 
     Attributes:
-        vv: what it has applied; None: it did not answer.
-        received: by peer, unpacked bytes over its link since the node started, and of these what
-            it had already.
-        rss_bytes, cpu_seconds: of its process; None: there is none, or not on this machine.
+        vv: effects that it has applied; None: it did not answer.
+        received: by peer, unpacked bytes over its link since the node started, and the part of
+            these that it had already.
+        rss_bytes, cpu_seconds: of its process; None: it has none, or not on this machine.
     """
 
     at: float
@@ -71,7 +71,8 @@ class Sampler:
 
     def _watch(self, region: int) -> None:
         address = self._deployment.nodes[region].grpc
-        admin = AdminClient(address, call_seconds_max=ANSWER_SECONDS_MAX)
+        login = self._deployment.login
+        admin = AdminClient(address, login=login, call_seconds_max=ANSWER_SECONDS_MAX)
         try:
             while not self._stop.wait(INTERVAL_SECONDS):
                 rss, cpu = self._process(region)
@@ -81,7 +82,7 @@ class Sampler:
                     self.samples.append(Sample(time.monotonic(), region, None, {}, rss, cpu))
                     # A channel that failed waits longer and longer; we want to know at once.
                     admin.close()
-                    admin = AdminClient(address, call_seconds_max=ANSWER_SECONDS_MAX)
+                    admin = AdminClient(address, login=login, call_seconds_max=ANSWER_SECONDS_MAX)
                     continue
                 received = {
                     int(link.peer): (int(link.bytes_uncompressed), int(link.bytes_again))
@@ -99,7 +100,7 @@ class Sampler:
 
 
 def usage(pid: int) -> tuple[int | None, float | None]:
-    """Memory (bytes) and processor time (seconds) of a process; None if there is none."""
+    """Memory (bytes) and processor time (seconds) of a process; None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -114,7 +115,7 @@ def usage(pid: int) -> tuple[int | None, float | None]:
 
 
 class Versions:
-    """Who had which effects when."""
+    """Times at which regions had effects."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         # By region and origin: moments and counts, both ascending.
@@ -133,7 +134,7 @@ class Versions:
                     self._at.setdefault(key, []).append(sample.at)
 
     def of(self, region: int, at: float) -> dict[int, int]:
-        """What a region was last known to have at a moment."""
+        """Effects that a region was last known to have at a moment."""
         found = {}
         for (owner, origin), moments in self._at.items():
             index = bisect.bisect_right(moments, at)
@@ -142,12 +143,13 @@ class Versions:
         return found
 
     def was_heard(self, region: int, at: float) -> bool:
-        """Whether it had ever answered by then."""
+        """True if it had ever answered by then."""
         moments = self._heard.get(region, [])
         return bool(moments) and moments[0] <= at
 
     def lag(self, puller: int, peer: int, at: float) -> tuple[float, int]:
-        """Lag of a link at a moment: age in ms of the oldest effect it lacks, and how many."""
+        """Lag of a link at a moment: age in ms of the oldest effect that it lacks, and their
+        number."""
         has = self.of(puller, at)
         lacking = 0
         oldest = at
@@ -160,7 +162,7 @@ class Versions:
         return (at - oldest) * 1e3, lacking
 
     def everything(self, regions: Iterable[int], at: float) -> dict[int, int]:
-        """What any of the regions had at a moment."""
+        """Effects that any of the regions had at a moment."""
         found: dict[int, int] = {}
         for region in regions:
             for origin, n in self.of(region, at).items():
@@ -170,7 +172,7 @@ class Versions:
     def caught_up(
         self, regions: Sequence[int], target: dict[int, int], since: float
     ) -> float | None:
-        """From when on, after ``since``, all of the regions had the target; None: never."""
+        """Time, after ``since``, from which on all of the regions had the target; None: never."""
         moments = []
         for region in regions:
             moment = self._reached(region, target, since)
@@ -243,12 +245,12 @@ def _cpu_percent(before: Sample | None, sample: Sample) -> float | None:
     if before is None or before.cpu_seconds is None or sample.cpu_seconds is None:
         return None
     used = sample.cpu_seconds - before.cpu_seconds
-    # Another process has the name now: it began at nothing.
+    # Another process has the name now: its counts began at 0.
     return None if used < 0 else round(100 * used / (sample.at - before.at), 1)
 
 
 def _received(samples: Sequence[Sample], puller: int, peer: int) -> tuple[int, int]:
-    """Bytes over a link, all lives of the puller's process together."""
+    """Bytes over a link, of all processes of the puller together."""
     totals = [0, 0]
     last = (0, 0)
     first = True
@@ -260,7 +262,7 @@ def _received(samples: Sequence[Sample], puller: int, peer: int) -> tuple[int, i
         for at in (0, 1):
             totals[at] += now[at] - (0 if is_new_life else last[at])
         if first:
-            # What it had received before the drill is not the drill's.
+            # Bytes that it had received before the drill are not the drill's.
             totals = [0, 0]
             first = False
         last = now

@@ -1,14 +1,13 @@
-"""Which drills a command is about, for every command of ``crdtstream drill``."""
+"""Selection of the drills that a command is about, for every command of ``crdtstream drill``."""
 
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
+from crdtstream.command_line.exit import refuse
 from crdtstream.drill.drill import Drill
 from crdtstream.drill.parse import BUNDLED, DrillError, find, load, own_file
-
-MISUSED: Final = 2
 
 FolderOption: TypeAlias = Annotated[
     Path,
@@ -17,7 +16,7 @@ FolderOption: TypeAlias = Annotated[
 
 
 def load_named(names: list[str], folder: Path) -> list[tuple[str, Drill]]:
-    """The drills of these names, or all of the folder; ends the program if there are none."""
+    """The drills of these names, or all of the folder; ends the program if none exist."""
     if folder == BUNDLED and not folder.is_dir():
         # Called from another folder than that of the sources.
         folder = own_file(str(BUNDLED))
@@ -28,9 +27,3 @@ def load_named(names: list[str], folder: Path) -> list[tuple[str, Drill]]:
     if not found:
         refuse(f"there is no drill in {folder}; name another --folder")
     return found
-
-
-def refuse(text: str) -> NoReturn:
-    """End the program, as it was asked for something that cannot be."""
-    typer.echo(f"error: {text}", err=True)
-    raise typer.Exit(code=MISUSED)

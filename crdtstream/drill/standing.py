@@ -1,4 +1,4 @@
-"""What stands in the regions, asked of each past all proxies: versions, digests, entries."""
+"""Content of the regions, asked of each past all proxies: versions, digests, entries."""
 
 import contextlib
 import time
@@ -13,14 +13,14 @@ from crdtstream.drill.deployment import Deployment, UnwellError
 from crdtstream.drill.records import Found, encode
 
 DIGEST_SECONDS_MAX: Final = 30.0
-# Others may write to a deployment that runs: digests that differ are asked for again for so long.
+# Others may write to a deployment that runs: digests that differ are asked for again for this time.
 DIGESTS_EQUAL_SECONDS_MAX: Final = 5.0
 PAGE_ENTRIES: Final = 5_000
 POLL_SECONDS: Final = 0.1
 
 
 def newest(deployment: Deployment) -> dict[int, int]:
-    """What any region has, of those that answer."""
+    """Effects that any region has, of those that answer."""
     found: dict[int, int] = {}
     for vv in _versions(deployment):
         found = {key: max((vv or {}).get(key, 0), found.get(key, 0)) for key in (vv or {}) | found}
@@ -28,7 +28,7 @@ def newest(deployment: Deployment) -> dict[int, int]:
 
 
 def have_all(deployment: Deployment, target: dict[int, int]) -> bool:
-    """Whether every region answers, and has the target."""
+    """True if every region answers, and has the target."""
     return all(
         vv is not None and all(vv.get(origin, 0) >= n for origin, n in target.items())
         for vv in _versions(deployment)
@@ -46,7 +46,7 @@ def _versions(deployment: Deployment) -> Iterator[dict[int, int] | None]:
 
 
 def digests(deployment: Deployment, *, stop: Callable[[], bool]) -> dict[int, str]:
-    """By region, of those that answer; again for a while if they differ."""
+    """Digests by region, of those that answer; again for a while if they differ."""
     deadline = time.monotonic() + DIGESTS_EQUAL_SECONDS_MAX
     while True:
         found = {}
@@ -62,7 +62,8 @@ def digests(deployment: Deployment, *, stop: Callable[[], bool]) -> dict[int, st
 
 
 def taken_over(deployment: Deployment) -> int:
-    """How often the nodes that answer took over the state of another region since they started."""
+    """Number of times that the nodes that answer took over another region's state since their
+    start."""
     count = 0
     for region in deployment.regions:
         with contextlib.suppress(AdminError):
@@ -73,10 +74,10 @@ def taken_over(deployment: Deployment) -> int:
 def write_found(
     deployment: Deployment, streams: Sequence[str], path: Path, *, check_stop: Callable[[], None]
 ) -> None:
-    """Read every stream in every region, and write down what stands there.
+    """Read every stream in every region, and write its content down.
 
     Args:
-        check_stop: raises what ends it.
+        check_stop: raises the error that ends it.
 
     Raises:
         UnwellError: a region does not answer.

@@ -1,12 +1,12 @@
-"""From records to figures: what was lost, repeated, delayed, and for how long.
+"""Figures from records: the losses, repetitions and delays, and how long they lasted.
 
-A pure function of what clients wrote down.  Words:
+A pure function of the clients' records.  Words:
 
-    row       (producer, n): what a producer wanted in the stream
-    entry     what is there: (stream, ID); it names its row
+    row       (producer, n): an entry that a producer wanted in the stream
+    entry     an entry in a stream: (stream, ID); it names its row
     good      answered, and not by an error
 
-Why an entry is delivered more than once:
+Reasons why an entry is delivered more than once:
 
     claimed        XAUTOCLAIM took it over from a consumer that did not acknowledge it in time
     other region   a region delivered it that had not yet heard of the acknowledgement: the mode
@@ -53,9 +53,8 @@ from crdtstream.drill.records import (
 CLAIMED: Final = "claimed"
 OTHER_REGION: Final = "other region"
 SAME_REGION: Final = "same region"
-REASONS: Final = (CLAIMED, OTHER_REGION, SAME_REGION)
 PRODUCERS: Final = ("plain", "idempotent", "multidb")
-# The load's own loop may be this late, for one in a hundred looks, before latencies are its own.
+# Lateness of the load's own loop, for one in a hundred looks, beyond which latencies are its own.
 LATE_MS_MAX: Final = 50.0
 # A client without a good answer for longer than this has felt the fault.
 HIT_SECONDS: Final = 1.0
@@ -110,7 +109,7 @@ class Records:
 
     @property
     def entries(self) -> dict[Entry, Row]:
-        """What stands in the streams of any region at the end."""
+        """Content of the streams of any region at the end."""
         return {entry: row for region in self.found.values() for entry, row in region.items()}
 
     def of_kind(self, *kinds: str) -> list[Client]:
@@ -120,7 +119,7 @@ class Records:
 def listed(findings: Iterable[str]) -> list[str]:
     """The findings that a report lists: of each kind, up to its colon, the first ones.
 
-    How many more there are is a finding of its own.
+    The number of further ones is a finding of its own.
     """
     by_kind: dict[str, list[str]] = defaultdict(list)
     for finding in findings:
@@ -141,12 +140,12 @@ def seconds_of(marks: Iterable[Mark], kind: MarkKind) -> list[float]:
 
 
 def produced(records: Records, regions: Iterable[int], findings: list[str]) -> list[Produced]:
-    """Per kind of producer what became of its rows; says of each lost row where it had been.
+    """Fate of the rows, by kind of producer; finds for each lost row where it had been.
 
     Args:
-        regions: whose streams were read, in which each acknowledged row must stand.
+        regions: whose streams were read, in which each acknowledged row must be.
     """
-    # Not only regions in which something was found: one that has nothing lost everything.
+    # Not only regions in which something was found: a region without entries lost everything.
     standing = {region: Counter(records.found[region].values()) for region in sorted(regions)}
     everywhere = Counter(records.entries.values())
     figures: dict[str, Counter[str]] = defaultdict(Counter)
@@ -183,7 +182,7 @@ def produced(records: Records, regions: Iterable[int], findings: list[str]) -> l
 
 
 def consumed(records: Records, group: Group, findings: list[str]) -> Consumed:
-    """What the consumers of one group saw."""
+    """Deliveries to the consumers of one group."""
     members = [each for each in records.of_kind("consumer") if each.group == group.name]
     deliveries: dict[Entry, list[Given]] = defaultdict(list)
     disorder = 0
@@ -223,7 +222,7 @@ def consumed(records: Records, group: Group, findings: list[str]) -> Consumed:
 
 
 def _reasons(deliveries: Sequence[Given]) -> list[str]:
-    """Why an entry came again, for each time after the first."""
+    """Reason why an entry came again, for each time after the first."""
     found = []
     regions: set[int] = set()
     for at, each in enumerate(sorted(deliveries, key=lambda given: given.at)):
@@ -238,7 +237,7 @@ def _reasons(deliveries: Sequence[Given]) -> list[str]:
 
 
 def _out_of_order(given: Iterable[Given]) -> int:
-    """How many came behind a later one of the same producer, lane and stream, in one region."""
+    """Number of entries behind a later one of the same producer, lane and stream, in one region."""
     last: dict[tuple[int, str, str, int], int] = {}
     count = 0
     for each in given:
@@ -250,7 +249,7 @@ def _out_of_order(given: Iterable[Given]) -> int:
 
 
 def read(records: Records, kind: str, findings: list[str]) -> Read:
-    """What the readers of one kind saw, all together."""
+    """Entries that the readers of one kind read, all together."""
     count = skipped = again = disorder = 0
     for reader in records.of_kind(kind):
         given = records.given[reader.name]
@@ -271,8 +270,8 @@ def read(records: Records, kind: str, findings: list[str]) -> Read:
 
 
 def stall(records: Records, kind: str, marks: Sequence[Mark], began: float) -> Stall:
-    """How long clients of one kind were without a good answer."""
-    # A herd's way is cut until the fault ends; what it waits for begins then.
+    """Time that clients of one kind were without a good answer."""
+    # A herd's way is cut until the fault ends; what the herd waits for begins then.
     from_kind = MarkKind.END if kind == "herd" else MarkKind.FAULT
     faults = [began + at for at in seconds_of(marks, from_kind)]
     hit = 0
@@ -304,7 +303,7 @@ def stall(records: Records, kind: str, marks: Sequence[Mark], began: float) -> S
 
 
 def _deceived(records: Records, client: Client) -> int:
-    """How often it came home because home had said that it was well, and was sent away at once.
+    """Times that it returned home because home had said that it was well, and was refused at once.
 
     LAGGED counts from the second time in a row: a bound comes and goes with the load, and may be
     reached in the moment between home's word and the request.
@@ -333,9 +332,9 @@ def _is_hit(requests: Sequence[Request], good: Sequence[float], faults: Sequence
 def _recovery(requests: Sequence[Request], faults: Sequence[float]) -> float | None:
     """The longest time without a good answer since faults had begun; None: the last had no end.
 
-    It begins with the fault, or with the last good answer since: a fault may take its time until a
-    client feels it (a rolling restart, a stop in good order), and good answers right after it do
-    not mean that it is over.  Only answers to requests begun after the fault count: others say
+    It begins with the fault, or with the last good answer since: some time may pass until a client
+    feels a fault (a rolling restart, a stop in good order), and good answers right after it do not
+    mean that it has ended.  Only answers to requests begun after the fault count: others say
     nothing of what follows.
     """
     worst = 0.0
@@ -356,7 +355,7 @@ def _recovery(requests: Sequence[Request], faults: Sequence[float]) -> float | N
         if is_good and each.began >= fault:
             worst = max(worst, each.ended - since)
             last_good, since = each, None
-    # A client that had nothing to ask any more is no client without an answer.
+    # A client that had nothing more to ask is not without an answer.
     return worst if since is None or not _asked_after(requests, since) else None
 
 
@@ -369,7 +368,7 @@ def _worse(one: float | None, other: float | None) -> float | None:
 
 
 def latencies(records: Records, marks: Sequence[Mark], began: float) -> list[Latency]:
-    """Of producers' good answers, by the phase in which the request was due."""
+    """Latencies of producers' good answers, by the phase in which the request was due."""
     faults, ends = seconds_of(marks, MarkKind.FAULT), seconds_of(marks, MarkKind.END)
     first, last = min(faults, default=math.inf), max(ends, default=math.inf)
     found: dict[tuple[str, Phase], list[float]] = defaultdict(list)
@@ -397,7 +396,7 @@ def latencies(records: Records, marks: Sequence[Mark], began: float) -> list[Lat
 
 
 def percentile(values: Sequence[float], rank: float) -> float:
-    """The smallest value that at least this share of all does not exceed; 0 of none."""
+    """The smallest value that at least this share of all does not exceed; 0 without values."""
     if not values:
         return 0.0
     ordered = sorted(values)
@@ -405,7 +404,7 @@ def percentile(values: Sequence[float], rank: float) -> float:
 
 
 def throughput(records: Records, began: float, seconds: float) -> Throughput:
-    """Per second, in intervals of ``BIN_SECONDS``."""
+    """Throughput per second, in intervals of ``BIN_SECONDS``."""
     bins = max(1, math.ceil(seconds / BIN_SECONDS))
 
     def place(at: float) -> int:
@@ -429,10 +428,10 @@ def throughput(records: Records, began: float, seconds: float) -> Throughput:
 def load_made(
     records: Records, drill: Drill, marks: Iterable[Mark], began: float, seconds: float
 ) -> LoadMade:
-    """Whether the load was the one that the drill names.
+    """Comparison of the load that was made with the one that the drill names.
 
     Args:
-        seconds: how long it has gone on, waiting included.
+        seconds: time that it has lasted, waiting included.
     """
     producers = [item for item in drill.load if isinstance(item, Producers)]
     quiet = min([*seconds_of(marks, MarkKind.FAULT), drill.seconds, seconds])
@@ -466,12 +465,13 @@ def load_made(
 
 
 def _rows_due(producers: Iterable[Producers], seconds: float) -> int:
-    """How many rows all producers should have begun; without each one's last, which may be late."""
+    """Number of rows that all producers should have begun, except each one's last, which may be
+    late."""
     return sum(item.clients * max(0, int(seconds * item.per_second) - 1) for item in producers)
 
 
 def _rows_begun(records: Records, began: float, seconds: float) -> int:
-    """How many rows producers have begun by then; each row's requests are due at one moment."""
+    """Number of rows begun by then; each row's requests are due at one moment."""
     return len(
         {
             (client.name, each.due)

@@ -1,4 +1,4 @@
-"""A drill on the screen while it runs: what the runner tells, as the live view wants it."""
+"""A drill on the screen while it runs: reports of the runner, in the form of the live view."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from crdtstream.drill.report.live import LiveSample, LiveView
 from crdtstream.drill.runner import Progress
 from crdtstream.drill.sampling import Sample, Versions
 
-# Rates are of the last so many seconds.
+# Number of seconds over which rates are taken.
 RATE_SECONDS = 1.0
 # Samples from which lag is computed while a drill runs.
 SAMPLES_MAX = 2_000
 
 
 def planned(drill: Drill) -> list[tuple[float, str]]:
-    """What will be done, and when, in its order."""
+    """Planned steps and their times, in order."""
     found = []
     for step in drill.steps:
         found.append((step.at, described(step)))
@@ -78,7 +78,7 @@ class Screen:
             self._view = None
 
     def _lag(self, newest: Sequence[Sample]) -> dict[tuple[int, int], float | None]:
-        """Lag of every link now, from what nodes have answered so far."""
+        """Lag of every link now, from the answers of nodes so far."""
         for sample in newest:
             self._samples[sample.at, sample.region] = sample
         while len(self._samples) > SAMPLES_MAX:

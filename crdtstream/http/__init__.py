@@ -1,1 +1,1 @@
-"""The HTTP port: whether a node is well and up to date, for load balancers, clients and people."""
+"""The HTTP port: health and lag of a node, for load balancers, clients and people."""

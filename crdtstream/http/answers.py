@@ -1,4 +1,4 @@
-"""What every page answers with, and how its questions are read."""
+"""Answers of all pages, and reading of their parameters."""
 
 from typing import Final
 

@@ -8,8 +8,8 @@
 The last two take ``extend_check=lag`` and ``availability_lag_tolerance_ms``: is this region also
 current enough?  Available is 200 without a body; else the body says why.
 
-Clients find their database by host and port of its endpoints.  By whatever name a client has come
-to this page, it may know the node's Redis port too, so that name stands among them.
+Clients find their database by host and port of its endpoints.  The name in a client's request for
+this page is one of them, as the client may know the node's Redis port by that name, too.
 
 Source: redis.io, operate/rs/references/rest-api, requests/bdbs and objects/bdb.
 """
@@ -37,7 +37,7 @@ TOLERANCE: Final = "availability_lag_tolerance_ms"
 FIELDS: Final = "fields"
 # A DNS name, or an address without brackets; 253 is the longest that DNS has.
 HOST: Final = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
-ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 AOF_POLICIES: Final = {
     "always": "appendfsync-always",
     "everysec": "appendfsync-every-sec",
@@ -112,10 +112,10 @@ class BdbPages:
         return refusal(503, error_code, f"{what}: {found.reason}")
 
     def _tolerance_ms(self, request: Request) -> int | None:
-        """How far behind the region may be; None: that is not asked.
+        """Lag that the region may have; None: the request does not ask for a check of the lag.
 
         Raises:
-            AskedWrongError: a parameter or value that there is not.
+            AskedWrongError: a parameter or value does not exist.
         """
         given = parameters(request, EXTEND_CHECK, TOLERANCE)
         checks = given[EXTEND_CHECK].split(",") if EXTEND_CHECK in given else []
@@ -185,7 +185,7 @@ class BdbPages:
 
     @property
     def _port(self) -> int:
-        return self._settings.announce_port or self._settings.resp_port
+        return self._settings.announce_port or self._settings.client_port
 
     def _endpoint(self, request: Request) -> dict[str, Any]:
         hosts = self._hosts(request)
@@ -210,7 +210,7 @@ class BdbPages:
             found.append(listens)
             if is_loopback(settings.host):
                 found.append("localhost")
-        # Where this request has come to.
+        # The address to which this request was sent.
         if request.scope.get("server"):
             found.append(request.scope["server"][0])
         return list(dict.fromkeys(found))
@@ -229,7 +229,7 @@ def _is_missing(request: Request) -> Response | None:
 
 
 def _only(bdb: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
-    """What of it is asked for; fields that there are not are left out, as in Redis Enterprise."""
+    """The fields that are asked for; unknown fields are left out, as in Redis Enterprise."""
     if FIELDS not in wanted:
         return bdb
     names = wanted[FIELDS].split(",")

@@ -1,19 +1,22 @@
-"""Whether this node is well.
+"""Health of this node.
 
-    /healthz   the process is there and its loop turns: restart it if this does not answer.  A fault
-               of disk or folder is told with it, and is no reason to: what a folder that is gone
-               had may be left in the process alone
-    /readyz    it takes reads and writes: send clients here, or not
-    /health    the same in more words, for people
+    /healthz   the process runs and its event loop turns: restart it if this does not answer.  It
+               also reports a fault of disk or folder.  Do not restart for a fault: if the folder is
+               gone, its data may be left in the process alone
+    /readyz    the node takes reads and writes: send clients here, or not
+    /health    the same in more words, for people; and what will be wrong soon (``degraded``)
 
 Each answers 200; ``/readyz`` and ``/health`` 503 while writes are refused, or answers take too
 long, with the reason.
 """
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from crdtstream.core.membership.members import Status
 from crdtstream.core.uid import shown_uid
 from crdtstream.http.parts import HttpParts
 
@@ -33,19 +36,24 @@ class HealthPages:
 
     def __init__(self, parts: HttpParts) -> None:
         self._region = parts.engine.region
+        self._certificates = parts.certificates
 
     async def healthz(self, _request: Request) -> JSONResponse:
-        # That the loop came to it is the answer.
+        # An answer at all shows that the event loop turns.
         return JSONResponse({"alive": True, "fault": self._region.fault})
 
     async def readyz(self, _request: Request) -> JSONResponse:
         region = self._region
         reason = region.refuses_writes or region.answer_time.obstacle()
-        body = {
+        body: dict[str, Any] = {
             "ready": reason is None,
             "reason": reason,
             "missing_effects": region.opening.missing_effects,
         }
+        here = region.membership.members.here
+        if here is not None and here.status is Status.REMOVED:
+            # Number of its effects that count; null until a member has said it.
+            body["counted_effects"] = here.cut
         return JSONResponse(body, status_code=200 if reason is None else 503)
 
     async def health(self, _request: Request) -> JSONResponse:
@@ -59,7 +67,18 @@ class HealthPages:
             "stale": region.opening.obstacle,
             "lagged": region.staleness.obstacle,
             "slow": slow,
+            # Clients are served; somebody should look before they are not.
+            "degraded": self._certificate_trouble(),
             "database_uid": shown_uid(region.replica.database_uid) or None,
             "vv": {str(origin): n for origin, n in sorted(region.outstanding.durable_vv.items())},
         }
         return JSONResponse(body, status_code=200 if is_healthy else 503)
+
+    def _certificate_trouble(self) -> str | None:
+        """Reason why somebody should look at the certificate; None: there is none."""
+        certificates = self._certificates
+        if certificates is None:
+            return None
+        if self._region.membership.members.is_revoked(certificates.current.serial):
+            return "the certificate was revoked; replace it"
+        return certificates.trouble

@@ -1,27 +1,32 @@
-"""The HTTP server, inside a loop that is not its own."""
+"""The HTTP server, inside an event loop that is not its own."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
-from typing import Final
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from crdtstream.http.tls import TlsListener
+
 BACKLOG: Final = 128
-# Connections at a time; some more are answered 503 at once, and what comes beyond is cut off.
-CONNECTIONS_MAX: Final = 256
-CONNECTIONS_ANSWERED_MAX: Final = 2 * CONNECTIONS_MAX
+# Connections at a time.  One more ends the one that has been without a request for longest; while
+# all are being answered it is answered 503.
+CONNECTIONS_MAX: Final = 64
 # Request line and headers together.
 HEAD_BYTES_MAX: Final = 16 << 10
-# How often the date in the answers' headers is set.
+# The body behind them; only the console reads one, a small form.
+BODY_BYTES_MAX: Final = 64 << 10
+# Time after which the date in the answers' headers is set again.
 DATE_SECONDS: Final = 1.0
-# How long a connection may rest between two requests.
-KEEP_ALIVE_SECONDS: Final = 30
-# How long a connection may take until a request of it is answered: the first one, or the next.
-REQUEST_SECONDS_MAX: Final = 30.0
+# Longest rest of a connection between two requests.
+KEEP_ALIVE_SECONDS: Final = 10
+# Longest time until a request of a connection is answered: the first one, or the next.
+REQUEST_SECONDS_MAX: Final = 10.0
 
 
 class HttpProtocol(H11Protocol):
@@ -31,12 +36,22 @@ class HttpProtocol(H11Protocol):
     """
 
     _patience: asyncio.TimerHandle | None = None
+    # When it began to be without a request, by the loop's clock.
+    _idle_since = 0.0
+    _request_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_ANSWERED_MAX:
-            transport.abort()
         self._await_request()
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._displace_idle()
+
+    def data_received(self, data: bytes) -> None:
+        self._request_bytes += len(data)
+        if self._request_bytes > HEAD_BYTES_MAX + BODY_BYTES_MAX:
+            self.transport.abort()
+            return
+        super().data_received(data)
 
     def on_response_complete(self) -> None:
         self._await_request()
@@ -48,6 +63,8 @@ class HttpProtocol(H11Protocol):
 
     def _await_request(self) -> None:
         self._stop_awaiting()
+        self._idle_since = self.loop.time()
+        self._request_bytes = 0
         self._patience = self.loop.call_later(REQUEST_SECONDS_MAX, self._give_up)
 
     def _stop_awaiting(self) -> None:
@@ -55,17 +72,35 @@ class HttpProtocol(H11Protocol):
             self._patience.cancel()
 
     def _give_up(self) -> None:
-        # What is being answered is ours to finish; then it begins again.  No request, no cycle.
-        is_answering = self.cycle and not self.cycle.response_complete  # type: ignore[truthy-bool]
-        if not is_answering:
+        # An answer under way is finished here; then it begins again.
+        if not self._is_answering():
             self.transport.abort()
+
+    def _is_answering(self) -> bool:
+        # No request, no cycle.
+        return bool(self.cycle and not self.cycle.response_complete)  # type: ignore[truthy-bool]
+
+    def _displace_idle(self) -> None:
+        """End the connection that has been without a request for longest, if one is."""
+        others = (one for one in self.connections if isinstance(one, HttpProtocol))
+        idle = [one for one in others if one is not self and not one._is_answering()]
+        if idle:
+            longest = min(idle, key=lambda one: one._idle_since)
+            # It counts no longer; the loop tells it that it is lost in the next turn.
+            self.connections.discard(longest)
+            longest.transport.abort()
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn inside a loop that is not its own: it leaves signals alone, and is told when to end.
+    """Uvicorn inside a loop that is not its own: it ignores signals, and ends when it is asked to.
 
-    By itself it would look ten times a second whether to.
+    By itself it would check ten times a second whether to end, and keep one certificate for good.
+
+    Attributes:
+        context: returns the context of the next connection; None: connections are plain.
     """
+
+    context: Callable[[], ssl.SSLContext] | None = None
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -75,6 +110,20 @@ class HttpServer(uvicorn.Server):
         """Have ``serve`` return, soon."""
         self.should_exit = True
         self._ends.set()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.context is None:
+            await super().startup(sockets)
+            return
+        assert sockets is not None, "it serves sockets that listen"
+        listeners: list[Any] = [
+            TlsListener(listener, self.context, self._make_protocol) for listener in sockets
+        ]
+        self.servers = listeners
+        self.started = True
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        return HttpProtocol(self.config, self.server_state, self.lifespan.state)
 
     async def main_loop(self) -> None:
         # With this count a tick of uvicorn's sets the headers.
@@ -88,27 +137,34 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def http_server(app: Starlette) -> HttpServer:
-    """A server for ``serve(sockets=[...])``; ``end`` ends it."""
+def http_server(app: Starlette, context: Callable[[], ssl.SSLContext] | None = None) -> HttpServer:
+    """A server for ``serve(sockets=[...])``; ``end`` ends it.
+
+    Args:
+        context: see ``HttpServer``.
+    """
     config = uvicorn.Config(
         app,
         # By h11, the one of uvicorn's parsers whose head of a request is bounded.
         http=HttpProtocol,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         ws="none",
-        limit_concurrency=CONNECTIONS_MAX,
+        # Itself counts, too.
+        limit_concurrency=CONNECTIONS_MAX + 1,
         backlog=BACKLOG,
         server_header=False,
         proxy_headers=False,
         lifespan="off",
         log_config=None,
-        # Whoever sends rubbish must not fill the log with it.
+        # A client that sends rubbish must not fill the log with it.
         log_level="error",
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=1,
     )
-    return HttpServer(config)
+    server = HttpServer(config)
+    server.context = context
+    return server
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

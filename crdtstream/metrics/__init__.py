@@ -1,1 +1,1 @@
-"""What a node tells Prometheus about itself: definitions, figures, and the page they make."""
+"""Metrics of a node for Prometheus: definitions, figures, and the page they make."""

@@ -1,17 +1,17 @@
-"""Every metric of a node: its name, kind, unit, labels and meaning.  These stand nowhere else.
+"""Every metric of a node: its name, kind, unit, labels and meaning.  They are defined only here.
 
 ``docs/metrics.md`` is written from this table (``tools/metrics.py``), ``figures.py`` says where the
 values come from, and tests compare all three with what a node serves.
 
 Names are as Prometheus wants them: a prefix, base units (seconds, bytes) at the end, ``_total``
-behind what only grows.  Every series has the label ``region`` besides those that stand here.
+at the end of those that only grow.  Every series also has the label ``region``.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from crdtstream.engine_stats import COMMIT_RECORDS_BOUNDS, COMMIT_US_BOUNDS
+from crdtstream.engine.stats import COMMIT_RECORDS_BOUNDS, COMMIT_US_BOUNDS
 from crdtstream.region.links.stats import LAG_MS_BOUNDS
 
 PREFIX: Final = "crdtstream_"
@@ -26,7 +26,7 @@ class Definition:
 
     Attributes:
         name: with prefix, unit and, of a counter, ``_total``.
-        help: what it means; one or two sentences.
+        help: its meaning; one or two sentences.
         labels: besides ``region``, which all have.
         bounds: of a histogram, in the unit of the name; the last one, +Inf, is left out.
     """
@@ -49,7 +49,7 @@ class Definition:
 
     @property
     def series_names(self) -> tuple[str, ...]:
-        """What its samples are called."""
+        """Names of its samples."""
         if self.kind == "histogram":
             return tuple(f"{self.name}_{part}" for part in ("bucket", "sum", "count"))
         return (self.name,)
@@ -82,29 +82,30 @@ _NS, _US, _MS = 1_000_000_000, 1_000_000, 1_000
 
 BUILD_INFO: Final = _gauge(
     "build_info",
-    "Always 1; its labels say which program this is, and of which database.",
+    "Always 1; its labels name the versions of program and Python, and the database.",
     *("version", "python", "database"),
 )
 WRITES_REFUSED: Final = _gauge(
     "writes_refused",
     "1 while writes are refused for this reason: `disk`: the log cannot be written; `stale`: the"
-    " region has still to hear from others what it must know before it writes, or to catch up;"
-    " `lagged`: for longer than a moment too much of it has been in no other region; `maxmemory`,"
-    " `maxdisk`: only what adds data is refused.",
+    " region must first hear from others what it needs to know before it writes, or catch up;"
+    " `lagged`: for longer than a moment too many of its effects are in no other region;"
+    " `maxmemory`, `maxdisk`: only writes that add data are refused.",
     "reason",
 )
 REFUSALS: Final = _counter(
     "refusals",
-    "What was refused: commands because of the `disk`, because the region is `stale`, because too"
-    " much would be `lagged`, for want of room (`maxmemory`, `maxdisk`) or of a password"
-    " (`no_auth`); connections beyond `clients_max`; connections cut off because they left"
-    " too much unread (`output_buffer`).",
+    "Refusals. Of commands: because of the `disk`, because the region is `stale`, because too much"
+    " would be `lagged`, for lack of room (`maxmemory`, `maxdisk`), for lack of a password"
+    " (`no_auth`). Of connections: those beyond `clients_max`, and those cut off because they left"
+    " too much unread (`output_buffer`), or that had not logged in (`no_login`): they took"
+    " too long, asked for too much, or made room for others.",
     "reason",
 )
 LOOP_STALL_SECONDS: Final = _histogram(
     "loop_stall_seconds",
     "How late the event loop woke a task that sleeps 20 ms at a time, up to 160 ms while the node"
-    " has next to nothing to do. What is shorter than that may go unnoticed.",
+    " is idle. Stalls that are shorter than this sleep may not be noticed.",
     [us / _US for us in STALL_US_BOUNDS],
 )
 LOOP_STALL_MAX_SECONDS: Final = _gauge(
@@ -112,9 +113,9 @@ LOOP_STALL_MAX_SECONDS: Final = _gauge(
 )
 ANSWER_WAIT_SECONDS: Final = _gauge(
     "answer_wait_seconds",
-    "How long a request waits for its answer, apart from the time that its command takes: at least"
-    " so late the event loop (`loop`) was for half of the last 3 seconds; so long an answer waits"
-    " for the `log`, the middle one of the last 5 commits, or one that hangs.",
+    "How long a request waits for its answer, without the time of its command. `loop`: the event"
+    " loop was at least this late for half of the last 3 seconds. `log`: how long an answer waits"
+    " for the log, by the median of the last 5 commits, or by one that hangs.",
     "part",
 )
 ANSWER_WAIT_BOUND_SECONDS: Final = _gauge(
@@ -127,8 +128,8 @@ ANSWER_WAIT_BOUND_SECONDS: Final = _gauge(
 
 COMMAND_DURATION_SECONDS: Final = _histogram(
     "command_duration_seconds",
-    "How long commands ran, subcommands as `xgroup|create`; waiting for other commands and for the"
-    " disk is not in it. CONFIG RESETSTAT begins it anew.",
+    "How long commands ran, subcommands as `xgroup|create`; without waiting for other commands and"
+    " for the disk. CONFIG RESETSTAT resets it.",
     [ns / _NS for ns in COMMAND_NS_BOUNDS],
     "command",
 )
@@ -150,7 +151,7 @@ XDEL_RUNS: Final = _counter(
     "xdel_runs", "Runs of XDELs, sent one behind the other to one stream, that were called as one."
 )
 ERRORS: Final = _counter(
-    "errors", "Error replies by their first word; after 128 kinds no further one is told.", "kind"
+    "errors", "Error replies by their first word; after 128 kinds no new one is shown.", "kind"
 )
 CLIENTS: Final = _gauge("clients", "Clients that are connected.")
 CLIENTS_MAX: Final = _gauge("clients_max", "How many may be; `maxclients`.")
@@ -159,6 +160,41 @@ CLIENTS_BLOCKED: Final = _gauge(
 )
 CLIENTS_SUBSCRIBED: Final = _gauge("clients_subscribed", "Clients that listen to a channel.")
 CONNECTIONS: Final = _counter("connections", "Clients that ever connected, refused ones too.")
+LOGINS_REFUSED: Final = _counter(
+    "logins_refused",
+    "gRPC calls and HTTP requests that were refused for their login: `missing` (none was given),"
+    " `wrong`, `slowed` (not judged: too many wrong ones came from that address), or `forbidden`"
+    " (right, and the user has no right to it).",
+    *("port", "reason"),
+)
+PEER_AUTH_FAILURES: Final = _counter(
+    "peer_auth_failures",
+    "gRPC calls that were refused for their certificate: it names another region than the call, or"
+    " may not call this. Only with `tls_replication`.",
+)
+TLS_HANDSHAKES: Final = _counter(
+    "tls_handshakes",
+    "Handshakes of Redis clients on `tls_port`: `done`, `failed` (the client or its certificate was"
+    " refused, or it hung up), or `late` (it took too long). Only with `tls_cert_file`.",
+    "outcome",
+)
+TLS_NOT_BEFORE_SECONDS: Final = _gauge(
+    "tls_certificate_not_before_timestamp_seconds",
+    "When this node's certificate became valid, in seconds since 1970. Only with `tls_cert_file`.",
+)
+TLS_NOT_AFTER_SECONDS: Final = _gauge(
+    "tls_certificate_not_after_timestamp_seconds",
+    "When the first certificate of its chain expires.",
+)
+TLS_RELOADS: Final = _counter(
+    "tls_certificate_reloads",
+    "Changes of this node's certificate files: `used` from then on, or `refused`, as the log says.",
+    "result",
+)
+TLS_REFUSED: Final = _gauge(
+    "tls_certificate_refused",
+    "1 while the certificate files as they are now are not used; the former certificate goes on.",
+)
 CLIENT_RECEIVED_BYTES: Final = _counter("client_received_bytes", "Bytes that clients sent.")
 CLIENT_SENT_BYTES: Final = _counter("client_sent_bytes", "Bytes that clients were sent.")
 
@@ -175,25 +211,25 @@ LINK_STATE: Final = _gauge(
 )
 LINK_LAG_SECONDS: Final = _gauge(
     "link_lag_seconds",
-    "For how long this region may have been without something that the peer has. It grows while the"
-    " peer is silent, also if nothing is known to be missing, and while something of it lacks here."
-    " Measured by this region's clock alone; the time that messages take is in it.",
+    "For how long this region may have lacked something that the peer has. It grows while the peer"
+    " is silent, even if nothing is known to be missing, and while an effect of it is missing here."
+    " Measured by this region's clock alone; it includes the time that messages take.",
     "peer",
 )
 REGION_LAG_SECONDS: Final = _gauge(
     "region_lag_seconds",
     "How far the region is behind the others: behind as many of those that it hears as make a"
-    " majority with it. Availability with `extend_check=lag` goes by this figure.",
+    " majority with it. Availability with `extend_check=lag` depends on this figure.",
 )
 PEERS_HEARD: Final = _gauge("peers_heard", "How many peers are heard, over either link.")
 LINK_LAG_EFFECTS: Final = _gauge(
     "link_lag_effects",
     "Effects that the peer is known to have, of the origins that the link is asked for, and that"
-    " are not applied here. A region that hears from nobody does not know of new ones.",
+    " are not applied here. A region that hears no peer does not know of new ones.",
     "peer",
 )
 LINK_SILENCE_SECONDS: Final = _gauge(
-    "link_silence_seconds", "Since when the peer's last heartbeat is over this link.", "peer"
+    "link_silence_seconds", "Time since the peer's last heartbeat over this link.", "peer"
 )
 LINK_DELAY_SECONDS: Final = _histogram(
     "link_delay_seconds",
@@ -205,11 +241,11 @@ LINK_RECONNECTS: Final = _counter(
     "link_reconnects", "How often the link was lost after it had worked.", "peer"
 )
 LINK_RECEIVED_EFFECTS: Final = _counter(
-    "link_received_effects", "Effects that came over the link, repeated ones too.", "peer"
+    "link_received_effects", "Effects that arrived over the link, repeated ones too.", "peer"
 )
-LINK_RECEIVED_BATCHES: Final = _counter("link_received_batches", "Batches that came.", "peer")
+LINK_RECEIVED_BATCHES: Final = _counter("link_received_batches", "Batches that arrived.", "peer")
 LINK_RECEIVED_BYTES: Final = _counter(
-    "link_received_bytes", "Bytes of batches that came, compressed as they were.", "peer"
+    "link_received_bytes", "Bytes of batches that arrived, as compressed.", "peer"
 )
 LINK_RECEIVED_UNPACKED_BYTES: Final = _counter(
     "link_received_unpacked_bytes", "The same before compression.", "peer"
@@ -228,7 +264,7 @@ LINK_PUBLICATIONS_LOST: Final = _counter(
     "peer",
 )
 INBOX_BATCHES: Final = _gauge(
-    "inbox_batches", "Batches that came over the link and wait for what they depend on.", "peer"
+    "inbox_batches", "Batches that arrived over the link and wait for their dependencies.", "peer"
 )
 INBOX_BYTES: Final = _gauge("inbox_bytes", "The same in bytes.", "peer")
 PEER_LAG_EFFECTS: Final = _gauge(
@@ -239,7 +275,7 @@ PEER_LAG_EFFECTS: Final = _gauge(
 )
 PEER_CLOCK_SKEW_SECONDS: Final = _gauge(
     "peer_clock_skew_seconds",
-    "The peer's clock minus this region's at the last heartbeat, the way of the heartbeat in it.",
+    "The peer's clock minus this region's at the last heartbeat, including the time of its way.",
     "peer",
 )
 
@@ -247,14 +283,24 @@ PEER_CLOCK_SKEW_SECONDS: Final = _gauge(
 
 BOOTSTRAP_PHASE: Final = _gauge(
     "bootstrap_phase",
-    "1 for what the region does about what no log has any more: `idle` (nothing), `copying` (it"
-    " gets the state of a peer), `merging`, `saving` (it is merged; a checkpoint is written).",
+    "1 for the phase in which the region gets effects that no log has any more: `idle` (none),"
+    " `copying` (it gets the state of a peer), `merging`, `saving` (it is merged; a checkpoint is"
+    " written).",
     "phase",
 )
 BOOTSTRAP_SIZE_BYTES: Final = _gauge(
-    "bootstrap_size_bytes", "Of the state that is copied, or was last; 0: not known yet."
+    "bootstrap_size_bytes", "Size of the state that is being, or was last, copied; 0: unknown."
 )
-BOOTSTRAP_DONE_BYTES: Final = _gauge("bootstrap_done_bytes", "What of that has come.")
+BOOTSTRAP_DONE_BYTES: Final = _gauge("bootstrap_done_bytes", "Bytes of it that have arrived.")
+BOOTSTRAP_RATE: Final = _gauge(
+    "bootstrap_bytes_per_second",
+    "Bytes of that state that arrive in a second; 0 while nothing is copied.",
+)
+BOOTSTRAP_LEFT_SECONDS: Final = _gauge(
+    "bootstrap_left_seconds",
+    "Time until the rest has arrived at that rate; NaN while nothing is copied, or the rate is"
+    " unknown.",
+)
 BOOTSTRAPS: Final = _counter("bootstraps", "States of other regions that were taken over.")
 BOOTSTRAP_FAILURES: Final = _counter(
     "bootstrap_failures", "Attempts to take one over that failed; each is repeated by itself."
@@ -289,8 +335,8 @@ REPLICATION_LAG_ACTION: Final = _gauge(
 )
 REPLICATION_LAG_STATE: Final = _gauge(
     "replication_lag_state",
-    "1 for how the region stands to its bounds: `alone` (no peers), `off` (no bound), `unknown` (it"
-    " started again and no peer has spoken yet), `within`, `exceeded` (the next write finds a bound"
+    "1 for the state of this lag: `alone` (no peers), `off` (no bound), `unknown` (the region has"
+    " restarted and no peer has answered yet), `within`, `exceeded` (the next write finds a bound"
     " reached).",
     "state",
 )
@@ -311,7 +357,7 @@ EFFECTS_ISSUED: Final = _counter(
     "effects_issued", "Effects that this region issued, by kind (`Append`, `Remove` …).", "kind"
 )
 EFFECTS_APPLIED: Final = _counter(
-    "effects_applied", "Effects that came from others and were applied here, by kind.", "kind"
+    "effects_applied", "Effects of other regions that were applied here, by kind.", "kind"
 )
 VERSION_VECTOR: Final = _gauge(
     "version_vector",
@@ -320,7 +366,7 @@ VERSION_VECTOR: Final = _gauge(
     "origin",
 )
 DURABLE_VERSION_VECTOR: Final = _gauge(
-    "durable_version_vector", "The same of what a power cut cannot take back.", "origin"
+    "durable_version_vector", "The same for durable effects.", "origin"
 )
 TOMBSTONES: Final = _gauge(
     "tombstones", "Destroys that are remembered until they are causally stable."
@@ -341,7 +387,7 @@ COMMIT_RECORDS: Final = _histogram(
 )
 COMMITS_AT_ONCE: Final = _counter(
     "commits_at_once",
-    "Of the commits, those that were made where their tick ended; a thread made the others.",
+    "Commits that ran at the end of their tick, on the event loop; a thread made the others.",
 )
 COMMITTED_BATCHES: Final = _counter(
     "committed_batches", "Batches of effects in all commits; the other records are local."
@@ -360,27 +406,27 @@ COMMIT_QUEUE_RECORDS: Final = _gauge(
 )
 COMMIT_QUEUE_BYTES: Final = _gauge("commit_queue_bytes", "The same in bytes.")
 CONGESTED: Final = _gauge(
-    "congested", "1 while so much waits for the disk that nothing new is taken from clients."
+    "congested", "1 while nothing new is read from clients, as too much waits for the disk."
 )
 LOG_RECORDS: Final = _gauge("log_records", "The number of the log's last record.")
-LOG_BYTES: Final = _gauge("log_bytes", "What the log's records take that were not cut.")
+LOG_BYTES: Final = _gauge("log_bytes", "Size of the log's records that were not cut.")
 LOG_FIRST_RECORD: Final = _gauge(
     "log_first_record", "The number of the log's first record: those before it were cut."
 )
 LOG_KEPT: Final = _gauge(
     "log_kept",
-    "1 for what the log does for a peer: `nothing` (it has all), `kept` (what it lacks), `away`"
-    " (kept up to the bounds), `only-copy` (beyond the bounds, as no other region has what it"
-    " lacks), `given-up` (it was away for too long), `bootstrap` (what it lacks was cut), `staging`"
-    " (it takes over a state, and what that lacks is kept).",
+    "1 for what the log does for a peer: `nothing` (it has all), `kept` (what it lacks is kept),"
+    " `away` (kept up to the bounds), `only-copy` (kept beyond the bounds, as no other region has"
+    " what it lacks), `given-up` (it was away for too long), `bootstrap` (what it lacks was cut),"
+    " `staging` (it takes over a state, and what that lacks is kept).",
     *("peer", "keeping"),
 )
-LOG_KEPT_BYTES: Final = _gauge("log_kept_bytes", "What of the log a peer lacks.", "peer")
+LOG_KEPT_BYTES: Final = _gauge("log_kept_bytes", "Size of the records that a peer lacks.", "peer")
 LOG_KEPT_SECONDS: Final = _gauge(
-    "log_kept_seconds", "For how long a peer that lacks some of it has not come on.", "peer"
+    "log_kept_seconds", "For how long a peer that lacks some of it made no progress.", "peer"
 )
 BACKLOG_MAX_BYTES: Final = _gauge(
-    "backlog_max_bytes", "What is kept at most for a peer that is away."
+    "backlog_max_bytes", "The most that is kept for a peer that is away."
 )
 
 # --- Checkpoints, memory, disk ------------------------------------------------------------------
@@ -400,27 +446,27 @@ CHECKPOINT_FAILURES: Final = _counter(
 )
 MEMORY_USED_BYTES: Final = _gauge(
     "memory_used_bytes",
-    "What the node takes by its own account, by which `maxmemory` goes.",
+    "Memory that the node takes by its own account, which `maxmemory` bounds.",
     "part",
 )
 MEMORY_MAX_BYTES: Final = _gauge("memory_max_bytes", "`maxmemory`; 0: no bound.")
 MEMORY_EVICTED_BYTES: Final = _counter(
-    "memory_evicted_bytes", "What left memory because of `maxmemory`; it is read again when needed."
+    "memory_evicted_bytes", "Bytes evicted because of `maxmemory`; they are read again when needed."
 )
-DISK_USED_BYTES: Final = _gauge("disk_used_bytes", "What the data folder takes.")
+DISK_USED_BYTES: Final = _gauge("disk_used_bytes", "Size of the data folder.")
 WAL_BYTES: Final = _gauge(
     "wal_bytes",
-    "Of the data folder, SQLite's write-ahead log: 16 MiB with `appendfsync always`; more while"
-    " commits come faster than they are moved into the database.",
+    "Size of SQLite's write-ahead log, a part of the data folder: 16 MiB with `appendfsync always`;"
+    " more while commits are faster than moving them into the database.",
 )
 DISK_MAX_BYTES: Final = _gauge("disk_max_bytes", "`maxdisk`; 0: no bound.")
 
 # --- Keys and groups ----------------------------------------------------------------------------
 
-KEYS: Final = _gauge("keys", "Keys, those included whose time is over.")
+KEYS: Final = _gauge("keys", "Keys, including expired ones.")
 KEYS_EXPIRING: Final = _gauge("keys_expiring", "Keys with a deadline.")
 KEYS_EXPIRED: Final = _counter(
-    "keys_expired", "Keys that this region deleted because their time was over."
+    "keys_expired", "Keys that this region deleted because they had expired."
 )
 ENTRIES: Final = _gauge("entries", "Entries of all streams. From the last walk.")
 GROUPS: Final = _gauge("groups", "Groups of all streams. From the last walk.")
@@ -431,8 +477,8 @@ PENDING_ENTRIES: Final = _gauge(
 )
 GROUPS_LAG_ENTRIES: Final = _gauge(
     "groups_lag_entries",
-    "Entries that groups have still to deliver here, all groups together; as XINFO GROUPS counts"
-    " them. From the last walk.",
+    "Entries that groups have yet to deliver here, in all groups, as XINFO GROUPS counts them. From"
+    " the last walk.",
 )
 GROUPS_LAG_UNKNOWN: Final = _gauge(
     "groups_lag_unknown",
@@ -444,7 +490,7 @@ STREAM_ENTRIES: Final = _gauge(
 )
 GROUP_LAG_ENTRIES: Final = _gauge(
     "group_lag_entries",
-    "Entries that a group has still to deliver here; only of the groups with the most to do. From"
+    "Entries that a group has yet to deliver here; only of the groups with the most of them. From"
     " the last walk.",
     *("key", "group"),
 )
@@ -500,6 +546,13 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         CLIENTS_BLOCKED,
         CLIENTS_SUBSCRIBED,
         CONNECTIONS,
+        LOGINS_REFUSED,
+        PEER_AUTH_FAILURES,
+        TLS_HANDSHAKES,
+        TLS_NOT_BEFORE_SECONDS,
+        TLS_NOT_AFTER_SECONDS,
+        TLS_RELOADS,
+        TLS_REFUSED,
         CLIENT_RECEIVED_BYTES,
         CLIENT_SENT_BYTES,
     ),
@@ -531,6 +584,8 @@ SECTIONS: Final[dict[str, tuple[Definition, ...]]] = {
         BOOTSTRAP_PHASE,
         BOOTSTRAP_SIZE_BYTES,
         BOOTSTRAP_DONE_BYTES,
+        BOOTSTRAP_RATE,
+        BOOTSTRAP_LEFT_SECONDS,
         BOOTSTRAPS,
         BOOTSTRAP_FAILURES,
     ),

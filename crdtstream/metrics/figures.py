@@ -1,8 +1,8 @@
-"""Where the value of each metric comes from.
+"""Sources of the metrics' values.
 
-Everything is read from what the node keeps anyway, at the time of the scrape.  A source is a
-generator: the page lets the event loop go on between two of its readings, so a source takes a
-list of what it walks over first.
+Everything is read at the time of the scrape, from what the node keeps anyway.  A source is a
+generator, and the page lets the event loop go on between two of its readings.  So a source first
+copies what it walks over into a list.
 """
 
 import asyncio
@@ -11,24 +11,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha1
 from itertools import accumulate
+from math import nan
 from typing import Final, TypeAlias
 
+from crdtstream.access.logins import REFUSED, Door
 from crdtstream.core.clock import VersionVector, missing
 from crdtstream.database.statistics import CallStatistics
 from crdtstream.metrics import definitions as d
 from crdtstream.metrics.definitions import Definition
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.metrics.stalls import StallWatch
-from crdtstream.metrics.walk import Found, Walker
-from crdtstream.region.bootstrap import Phase
-from crdtstream.region.freshness import Freshness, to_ms
+from crdtstream.metrics.walk import Found
+from crdtstream.region.bootstrap import CopyProgress, Phase
+from crdtstream.region.freshness import Freshness
 from crdtstream.region.histogram import Histogram
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.stats import ServeStats
-from crdtstream.region.region import REFUSED_AS_STALE, REFUSED_BY_DISK
 from crdtstream.region.retention import Keeping
 from crdtstream.region.staleness import LagAction, LagState
+from crdtstream.region.write_gate import REFUSED_AS_STALE, REFUSED_BY_DISK
 
 # Longer names of keys and groups are cut.
 NAME_LENGTH_MAX: Final = 128
@@ -69,11 +71,11 @@ Source: TypeAlias = Callable[[], Iterable[Reading]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known before the first source is asked.
+    """Figures that are known before the first source is asked.
 
     Attributes:
         found: by the last walk.
-        log_bytes: what the log's records take.
+        log_bytes: size of the log's records.
         now_ns: by the walker's clock.
     """
 
@@ -86,13 +88,12 @@ class Snapshot:
 class Figures:
     """The sources of one node."""
 
-    def __init__(self, parts: MetricsParts, stalls: StallWatch, walker: Walker) -> None:
+    def __init__(self, parts: MetricsParts, stalls: StallWatch) -> None:
         self._parts = parts
         self._engine = parts.engine
         self._region = parts.engine.region
         self._replica = parts.engine.region.replica
         self._stalls = stalls
-        self._walker = walker
 
     def sources(self, snapshot: Snapshot) -> dict[Definition, Source]:
         """Each metric's source, in the order of the page."""
@@ -146,6 +147,7 @@ class Figures:
         yield Reading(statistics.errors_by_kind().get(NO_AUTH_KIND, 0), ("no_auth",))
         yield Reading(clients.rejected, ("clients_max",))
         yield Reading(clients.cut_off_unread, ("output_buffer",))
+        yield Reading(clients.cut_off_newcomers, ("no_login",))
 
     # --- Commands and clients -------------------------------------------------------------------
 
@@ -157,8 +159,39 @@ class Figures:
             d.CLIENTS_BLOCKED: lambda: [Reading(clients.blocked)],
             d.CLIENTS_SUBSCRIBED: lambda: [Reading(channels.session_count)],
             d.CONNECTIONS: lambda: [Reading(clients.connections)],
+            d.LOGINS_REFUSED: lambda: [
+                Reading(self._parts.logins.refused[door, verdict], (door.value, verdict.value))
+                for door in Door
+                for verdict in REFUSED
+            ],
+            **self._of_certificates(clients),
             d.CLIENT_RECEIVED_BYTES: lambda: [Reading(clients.received_bytes)],
             d.CLIENT_SENT_BYTES: lambda: [Reading(clients.sent_bytes)],
+        }
+
+    def _of_certificates(self, clients: ClientFigures) -> dict[Definition, Source]:
+        """None without certificates."""
+        certificates, callers = self._parts.certificates, self._parts.callers
+        if certificates is None:
+            return {}
+        found: dict[Definition, Source] = {}
+        if callers is not None:
+            found[d.PEER_AUTH_FAILURES] = lambda: [Reading(callers.failures)]
+        return found | {
+            d.TLS_HANDSHAKES: lambda: [
+                Reading(clients.handshakes_done, ("done",)),
+                Reading(clients.handshakes_failed, ("failed",)),
+                Reading(clients.handshakes_late, ("late",)),
+            ],
+            d.TLS_NOT_BEFORE_SECONDS: lambda: [
+                Reading(certificates.current.not_before.timestamp()),
+            ],
+            d.TLS_NOT_AFTER_SECONDS: lambda: [Reading(certificates.current.not_after.timestamp())],
+            d.TLS_RELOADS: lambda: [
+                Reading(certificates.reloads, ("used",)),
+                Reading(certificates.reload_failures, ("refused",)),
+            ],
+            d.TLS_REFUSED: lambda: [Reading(certificates.fault is not None)],
         }
 
     def _of_commands(self) -> dict[Definition, Source]:
@@ -235,9 +268,7 @@ class Figures:
 
     def _behind_ms(self, pull: Pull) -> int:
         at = asyncio.get_running_loop().time()
-        lag_ms = self._region.lags.lag_ms(pull.peer, to_ms(at))
-        # Who was never heard is behind since the node started.
-        return pull.silent_ms(self._engine.now()) if lag_ms is None else lag_ms
+        return self._region.behind_ms(pull, at, self._engine.now())
 
     def _lacked_by(self, pull: Pull) -> int:
         region = self._region
@@ -245,12 +276,27 @@ class Figures:
 
     def _of_bootstrap(self) -> dict[Definition, Source]:
         bootstrap = self._region.bootstrap
+
+        def copied() -> CopyProgress | None:
+            return bootstrap.progress if bootstrap.phase is Phase.COPYING else None
+
+        def rate() -> float:
+            progress = copied()
+            return 0.0 if progress is None else progress.rate
+
+        def left() -> float:
+            progress = copied()
+            seconds = None if progress is None else progress.seconds_left
+            return nan if seconds is None else seconds
+
         return {
             d.BOOTSTRAP_PHASE: lambda: [
                 Reading(bootstrap.phase is phase, (phase.value,)) for phase in Phase
             ],
             d.BOOTSTRAP_SIZE_BYTES: lambda: [Reading(bootstrap.progress.bytes)],
             d.BOOTSTRAP_DONE_BYTES: lambda: [Reading(bootstrap.progress.bytes_done)],
+            d.BOOTSTRAP_RATE: lambda: [Reading(rate())],
+            d.BOOTSTRAP_LEFT_SECONDS: lambda: [Reading(left())],
             d.BOOTSTRAPS: lambda: [Reading(bootstrap.count)],
             d.BOOTSTRAP_FAILURES: lambda: [Reading(bootstrap.failures)],
         }

@@ -25,7 +25,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SLICE_NS: Final = 1_000_000
 # Samples that are written without a look at the clock.
 SAMPLES_AT_ONCE: Final = 64
-# How long a scrape waits for a walk over the streams; of few streams it ends at once.
+# Longest wait of a scrape for a walk over the streams; with few streams it ends at once.
 WALK_WAIT_SECONDS: Final = 0.05
 INFINITY: Final = "+Inf"
 
@@ -43,7 +43,7 @@ class MetricsPage:
             parts.engine.region.replica, names_max=parts.settings.limits.metrics_names_max
         )
         self._parts = parts
-        self._figures = Figures(parts, self.stalls, self.walker)
+        self._figures = Figures(parts, self.stalls)
         self._region = str(parts.settings.region)
         self._process = ProcessCollector(registry=CollectorRegistry())
         self._scrape: asyncio.Task[bytes] | None = None
@@ -53,7 +53,7 @@ class MetricsPage:
         scrape = self._scrape
         if scrape is None or scrape.done():
             self._scrape = scrape = asyncio.create_task(self._write())
-        # Who asked may go; the others still want it.
+        # A caller may be cancelled; the others still need the page.
         return await asyncio.shield(scrape)
 
     async def _write(self) -> bytes:
@@ -71,7 +71,7 @@ class MetricsPage:
         return b"".join(chunks)
 
     def _look_outside(self) -> list[Metric]:
-        """What stands in the system's files; in a thread."""
+        """Metrics from the system's files; runs in a thread."""
         return list(self._process.collect())
 
     def _chunks(
@@ -117,7 +117,7 @@ class MetricsPage:
 
 
 class _Single(Collector):
-    """What ``generate_latest`` wants: a collector, of one metric."""
+    """A collector of one metric, as ``generate_latest`` wants it."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

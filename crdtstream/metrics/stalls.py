@@ -1,8 +1,8 @@
-"""How long the event loop was held up: a task that sleeps, and looks how late it wakes.
+"""Stalls of the event loop: a task sleeps, and measures how late it wakes.
 
-It sleeps for 20 ms while the loop's thread does something, and each time for longer while it does
-next to nothing: what holds a loop up takes time, most of it the processor's, and a node that nobody
-asks for anything need not wake fifty times a second to find that out.
+It sleeps for 20 ms while the loop's thread works, and each time for longer while the thread is
+idle.  A stall takes time, most of it the processor's; so an idle node need not wake fifty times a
+second to find none.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ QUIET_SECONDS: Final = 0.64
 BUSY_SHARE: Final = 0.05
 BUSY_NS: Final = 8_000_000
 LATE_NS: Final = 2_000_000
-# The longest stall is told of for once to twice as long.
+# The longest stall is shown for once to twice this time.
 WINDOW_NS: Final = 30_000_000_000
 
 
@@ -36,7 +36,7 @@ class StallWatch:
         clock: Callable[[], int] = time.monotonic_ns,
         on_wake: Callable[[int, int], None] = lambda _slept_ns, _late_ns: None,
     ) -> None:
-        """``on_wake``: told how long the task slept, and how much of that it woke too late."""
+        """``on_wake``: called with how long the task slept, and how much of that it was late."""
         self._on_wake = on_wake
         self.stall_us = Histogram(STALL_US_BOUNDS)
         self._clock = clock
@@ -81,7 +81,7 @@ class StallWatch:
 
 
 def next_interval(seconds: float, worked_ns: int, late_ns: int) -> float:
-    """How long to sleep after a sleep of ``seconds``, in which the loop's thread worked so long."""
+    """Length of the next sleep, after one of ``seconds`` with ``worked_ns`` of work in the loop."""
     if worked_ns > min(BUSY_SHARE * seconds * 1e9, BUSY_NS) or late_ns > LATE_NS:
         return INTERVAL_SECONDS
     return min(QUIET_SECONDS, 2 * seconds)

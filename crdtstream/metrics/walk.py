@@ -1,13 +1,13 @@
-"""Figures of all streams and groups, gathered in small slices so that nobody is held up.
+"""Figures of all streams and groups, gathered in small slices so that no client is held up.
 
-A scrape asks for fresh figures and gets what the last walk found.  A walk goes over all streams by
-SCAN's order, for a millisecond at a time, and rests between two slices: it takes a tenth of a core
-at most.  Without scrapes there are no walks.
+A scrape starts a walk and gets what the last walk found.  A walk reads all streams in SCAN's
+order, for a millisecond at a time, and rests between two slices: it takes a tenth of a core at
+most.  Without scrapes there are no walks.
 
     scrape ── ask ──> walk   ██____██____██____██ ──> Found     (██ 1 ms, ____ 9 ms)
 
-Streams that come or go during a walk are in it, or not; one that is there all the time is counted
-once.
+A stream that is created or deleted during a walk is counted or not; one that exists all the time is
+counted once.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from crdtstream.commands.streams.xinfo import lag
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 T = TypeVar("T", "StreamFigures", "GroupFigures")
 SLICE_NS: Final = 1_000_000
 REST_SECONDS: Final = 0.009
-# Keys that one look at the keyspace gives, and groups of one key, between two looks at the clock.
+# Keys that one look at the keyspace returns, and groups of one key, between looks at the clock.
 KEYS_AT_ONCE: Final = 16
 GROUPS_AT_ONCE: Final = 32
 # Scrapes that come sooner after each other share a walk.
@@ -68,7 +68,7 @@ class GroupFigures:
 
 @dataclass(slots=True)
 class Found:
-    """What one walk found.
+    """Findings of one walk.
 
     Attributes:
         began_ns, ended_ns: by the walker's clock.
@@ -100,7 +100,7 @@ class Walker:
         """A walker that has not walked yet.
 
         Args:
-            names_max: how many streams and how many groups are told of one by one.
+            names_max: how many streams and how many groups are listed one by one.
             clock: nanoseconds that pass.
         """
         self.found: Found | None = None
@@ -111,7 +111,7 @@ class Walker:
         self._ended = asyncio.Event()
 
     async def fresh(self, seconds_max: float) -> Found | None:
-        """Ask for a walk and wait a little for its end; what the last one found."""
+        """Ask for a walk and wait a little for its end; returns what the last one found."""
         self._ended.clear()
         self._asked.set()
         with contextlib.suppress(TimeoutError):
@@ -120,7 +120,7 @@ class Walker:
         return self.found
 
     async def run(self) -> None:
-        """Walk whenever somebody asked, for as long as the node lives."""
+        """Walk each time after a request for figures, for as long as the node runs."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -191,7 +191,7 @@ class _Greatest(Generic[T]):
     """The greatest of what was offered, a few of them.
 
     Attributes:
-        least: what does not rank above it need not be offered.
+        least: an item that does not rank above it need not be offered.
     """
 
     def __init__(self, count: int) -> None:

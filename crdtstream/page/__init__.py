@@ -1,4 +1,4 @@
-"""What pages of figures are made of: markup, tables, plots, and how they look.
+"""Elements of pages of figures: markup, tables, plots, and their style.
 
-A page is one file: complete in itself, without scripts, light or dark as its reader is.
+A page is one file: complete in itself, without scripts, light or dark as its reader prefers.
 """

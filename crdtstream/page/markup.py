@@ -1,10 +1,10 @@
-"""HTML by construction: whatever is not markup already is text, and is escaped.
+"""HTML by construction: all that is not markup already is text, and is escaped.
 
     element("td", "<b>", class_="name")  ->  <td class="name">&lt;b&gt;</td>
 
-Streams, groups, fields and values come from anybody; so nothing is ever pasted into markup, and a
-character that a page cannot show, or that would turn the text around it (U+202E and its like), is
-shown as U+FFFD.
+Names of streams and groups, fields and values come from any client; so nothing is ever pasted into
+markup.  A character that a page cannot show, or that would reverse the text around it (U+202E and
+its like), is shown as U+FFFD.
 """
 
 import html
@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-# Controls but for tab and line feed, halves of pairs, marks of direction, what is no character.
+# Controls except tab and line feed, halves of pairs, marks of direction, what is no character.
 _UNSHOWABLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufdd0-\ufdef"
     "\ufffe\uffff]"
 )
-_VOID: Final = frozenset({"meta", "br"})
+_VOID: Final = frozenset({"meta", "br", "input", "link"})
 
 
 class Markup(str):

@@ -1,4 +1,4 @@
-"""What pages are made of: tables that scroll on their own, names as somebody gave them, times."""
+"""Parts of pages: tables that scroll on their own, names as clients chose them, times."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -19,11 +19,6 @@ class Heading(NamedTuple):
 def texts(*names: str) -> list[Heading]:
     """Columns of text."""
     return [Heading(name, "text") for name in names]
-
-
-def long_texts(*names: str) -> list[Heading]:
-    """Columns of sentences, which a narrow screen must not squeeze."""
-    return [Heading(name, "text long") for name in names]
 
 
 def times(*names: str) -> list[Heading]:
@@ -60,12 +55,12 @@ def whole(table: Markup) -> Markup:
 
 
 def folded(title: str, content: Markup) -> Markup:
-    """What is shown when asked for."""
+    """Content that is shown when its title is clicked."""
     return element("details", element("summary", title), content)
 
 
 def name_of(name: str) -> Markup:
-    """A name that somebody gave: whatever it holds, the text around it stays as it is."""
+    """A name that a client chose: it cannot change the text around it, whatever it holds."""
     return element("bdi", shortened(name) if name else "(no name)")
 
 

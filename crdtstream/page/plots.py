@@ -6,10 +6,10 @@
         └┬────┬────┬──
 
 A plot is drawn for a width of 720 units and grows and shrinks with the page.  There is no script:
-what a point says in numbers stands in the tables.
+the numbers of the points are in the tables.
 
-What happened while it was measured can be marked: a span is shaded, a mark is a line with a number
-and, where there is room, its words.
+Events during the measurement can be marked: a span is shaded; a mark is a line with a number and,
+where there is room, its words.
 """
 
 import math
@@ -69,7 +69,7 @@ class Series:
 
 
 class MarkStyle(StrEnum):
-    """How a mark looks: the name of a class of the page."""
+    """Style of a mark: the name of a class of the page."""
 
     BAD = "bad"
     GOOD = "good"
@@ -81,7 +81,7 @@ class PlotMark:
     """A moment: a line from top to bottom.
 
     Attributes:
-        number: what tells it from others; the words beside it may be cut or left out.
+        number: distinguishes it from others; the words beside it may be cut or left out.
     """
 
     at_ms: float
@@ -92,7 +92,7 @@ class PlotMark:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What is marked in a plot.
+    """Marks and spans in a plot.
 
     Attributes:
         spans: times (first, last) that are shaded.
@@ -118,22 +118,22 @@ def line_plot(
     """A plot with its legend.
 
     Args:
-        title: what is shown, for who cannot see it.
+        title: text for readers who cannot see the plot.
         times_ms: ascending; of all series that have no own ones.  The plot is as wide as these.
         unit: of the values, beside the highest label.
         band: two of the series, between which is shaded; both with the plot's times.
-        tick_text: what stands below the times; None: times in UTC.
+        tick_text: text at the ticks of the time axis; None: times in UTC.
     """
     timed = [(one, times_ms if one.times_ms is None else one.times_ms) for one in series]
     assert all(len(one.values) == len(times) for one, times in timed)
     known = [value for one in series for value in one.values if value is not None]
-    scale = _Scale.over(times_ms, known)
+    scale = Scale.over(times_ms, known)
     marks = [
         _spans(scale, moments.spans, HEIGHT - BOTTOM),
-        _grid(scale, unit),
-        _time_labels(scale, HEIGHT - 8, tick_text or time_text),
+        grid(scale, unit),
+        time_labels(scale, HEIGHT - 8, tick_text or time_text),
         None if band is None else _band(scale, times_ms, series[band[0]], series[band[1]]),
-        *[_line(scale, times, one, at) for at, (one, times) in enumerate(timed)],
+        *[line(scale, times, one, at) for at, (one, times) in enumerate(timed)],
         _marks(scale, moments.marks, HEIGHT - BOTTOM),
     ]
     drawing = element(
@@ -151,14 +151,14 @@ def strip(
     title: str, first_ms: float, last_ms: float, moments: Moments, tick_text: TickText
 ) -> Markup:
     """Only what is marked, and when: a plot without lines."""
-    scale = _Scale.over([first_ms, last_ms], [])
+    scale = Scale.over([first_ms, last_ms], [])
     floor = STRIP_HEIGHT - BOTTOM
     drawing = element(
         "svg",
         element("title", title),
         _spans(scale, moments.spans, floor),
         element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=floor, y2=floor, class_="grid"),
-        _time_labels(scale, STRIP_HEIGHT - 8, tick_text),
+        time_labels(scale, STRIP_HEIGHT - 8, tick_text),
         _marks(scale, moments.marks, floor),
         viewBox=f"0 0 {WIDTH:g} {STRIP_HEIGHT:g}",
         role="img",
@@ -176,7 +176,7 @@ def spark_line(title: str, values: Sequence[float]) -> Markup:
     return element(
         "svg",
         element("title", title),
-        element("path", d=_path(points), class_="line s0"),
+        element("path", d=path_of(points), class_="line s0"),
         viewBox=f"0 0 {width:g} {height:g}",
         class_="spark",
         role="img",
@@ -185,17 +185,21 @@ def spark_line(title: str, values: Sequence[float]) -> Markup:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
-    """Where times and values are drawn."""
+class Scale:
+    """Scale by which points are drawn; its horizontal axis has times, or another growing value.
 
-    first_ms: float
-    last_ms: float
+    Attributes:
+        step: between two lines of the grid.
+    """
+
+    first: float
+    last: float
     low: float
     high: float
     step: float
 
     @classmethod
-    def over(cls, times_ms: Sequence[float], values: Sequence[float]) -> "_Scale":
+    def over(cls, times_ms: Sequence[float], values: Sequence[float]) -> "Scale":
         low, high = min([0.0, *values]), max([0.0, *values])
         step = round_step((high - low or 1.0) / _TICKS_UP)
         return cls(
@@ -206,14 +210,14 @@ class _Scale:
             step,
         )
 
-    def x(self, time_ms: float) -> float:
-        span = self.last_ms - self.first_ms
-        share = (time_ms - self.first_ms) / span if span else 0.5
+    def x(self, at: float) -> float:
+        span = self.last - self.first
+        share = (at - self.first) / span if span else 0.5
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
-    def inside(self, time_ms: float) -> float:
-        """Where a time is drawn that may lie outside: at the edge."""
-        return self.x(min(max(time_ms, self.first_ms), self.last_ms))
+    def inside(self, at: float) -> float:
+        """As ``x``; points outside are drawn at the edge."""
+        return self.x(min(max(at, self.first), self.last))
 
     def y(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
@@ -226,13 +230,24 @@ def round_step(rough: float) -> float:
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough * (1 - 1e-9))
 
 
-def _grid(scale: _Scale, unit: str) -> list[Markup]:
+def short(value: float) -> str:
+    """A number in few characters: 1,234,000 is 1.23M."""
+    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            return f"{value / (1e3 if suffix == 'k' else limit):.3g}{suffix}"
+    if value and abs(value) < 0.01:
+        return f"{value:.1e}"
+    return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:,.0f}"
+
+
+def grid(scale: Scale, unit: str = "", value_text: Callable[[float], str] = short) -> list[Markup]:
+    """Lines across a plot, each with its value."""
     found = []
     count = round((scale.high - scale.low) / scale.step)
     for at in range(count + 1):
         value = scale.low + at * scale.step
         y = scale.y(value)
-        text = short(value) + (f" {unit}" if at == count and unit else "")
+        text = value_text(value) + (f" {unit}" if at == count and unit else "")
         found.append(element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid"))
         if at == count:
             # Above the line, where there is room for the unit.
@@ -243,10 +258,11 @@ def _grid(scale: _Scale, unit: str) -> list[Markup]:
     return found
 
 
-def _time_labels(scale: _Scale, y: float, tick_text: TickText) -> list[Markup]:
+def time_labels(scale: Scale, y: float, tick_text: TickText) -> list[Markup]:
+    """Times below a plot."""
     return [
         element("text", text, x=scale.x(time_ms), y=y, class_="label middle")
-        for time_ms, text in _time_ticks(scale.first_ms, scale.last_ms, tick_text)
+        for time_ms, text in _time_ticks(scale.first, scale.last, tick_text)
     ]
 
 
@@ -285,17 +301,8 @@ def since_text(time_ms: float, step_ms: float) -> str:
     return f"{time_ms / 1_000:g} s"
 
 
-def short(value: float) -> str:
-    """A number in few characters: 1,234,000 is 1.23M."""
-    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= limit:
-            return f"{value / (1e3 if suffix == 'k' else limit):.3g}{suffix}"
-    if value and abs(value) < 0.01:
-        return f"{value:.1e}"
-    return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:,.0f}"
-
-
-def _line(scale: _Scale, times_ms: Sequence[float], one: Series, at: int) -> Markup:
+def line(scale: Scale, times_ms: Sequence[float], one: Series, at: int) -> Markup:
+    """The line of a series, in the colour with the number ``at``."""
     pieces: list[str] = []
     lonely: list[Markup] = []
     colour = f"s{at % COLOURS}"
@@ -303,13 +310,13 @@ def _line(scale: _Scale, times_ms: Sequence[float], one: Series, at: int) -> Mar
         if len(run) == 1:
             lonely.append(element("circle", cx=run[0][0], cy=run[0][1], r=2.2, class_=colour))
         else:
-            pieces.append(_path(run))
+            pieces.append(path_of(run))
     path = element("path", d=" ".join(pieces), class_=f"line {colour}") if pieces else Markup()
     return Markup(path + "".join(lonely))
 
 
 def _runs(
-    scale: _Scale, times_ms: Sequence[float], values: Sequence[float | None]
+    scale: Scale, times_ms: Sequence[float], values: Sequence[float | None]
 ) -> list[list[tuple[float, float]]]:
     """The points of a line, cut where values are missing."""
     runs: list[list[tuple[float, float]]] = [[]]
@@ -321,18 +328,18 @@ def _runs(
     return [run for run in runs if run]
 
 
-def _band(scale: _Scale, times_ms: Sequence[float], lower: Series, upper: Series) -> Markup:
+def _band(scale: Scale, times_ms: Sequence[float], lower: Series, upper: Series) -> Markup:
     pieces = []
     pairs = zip(
         _runs(scale, times_ms, lower.values), _runs(scale, times_ms, upper.values), strict=True
     )
     for below, above in pairs:
         if len(below) > 1:
-            pieces.append(_path([*below, *reversed(above)]) + "Z")
+            pieces.append(path_of([*below, *reversed(above)]) + "Z")
     return element("path", d=" ".join(pieces), class_="band")
 
 
-def _spans(scale: _Scale, spans: Sequence[tuple[float, float]], floor: float) -> list[Markup]:
+def _spans(scale: Scale, spans: Sequence[tuple[float, float]], floor: float) -> list[Markup]:
     found = []
     for first_ms, last_ms in spans:
         left, right = scale.inside(first_ms), scale.inside(last_ms)
@@ -342,7 +349,7 @@ def _spans(scale: _Scale, spans: Sequence[tuple[float, float]], floor: float) ->
     return found
 
 
-def _marks(scale: _Scale, marks: Sequence[PlotMark], floor: float) -> list[Markup]:
+def _marks(scale: Scale, marks: Sequence[PlotMark], floor: float) -> list[Markup]:
     """Lines at the moments; a number above each that has room, and words if they have."""
     placed = [(scale.inside(mark.at_ms), mark) for mark in marks]
     lines = [
@@ -386,7 +393,7 @@ def _fitting(words: str, width: float) -> str:
     return words[: chars - 1] + "…" if chars >= MARK_CHARS_MIN else ""
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
+def path_of(points: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 

@@ -1,10 +1,10 @@
-"""How a page looks: light and dark, on a desk and on a phone."""
+"""Style of a page: light and dark, on a desk and on a phone."""
 
 from collections.abc import Sequence
 from typing import Final
 
-# Eight colours that those who see few of them can tell apart, in both modes.
-_LIGHT: Final = (
+# Eight colours that readers with colour blindness can distinguish, in both modes.
+LIGHT: Final = (
     *("#0072b2", "#d55e00", "#00845f", "#b3478a"),
     *("#a06c00", "#2f8fd0", "#6d6a00", "#555555"),
 )
@@ -20,14 +20,14 @@ def _colours(found: Sequence[str]) -> str:
 
 _SERIES: Final = "".join(
     f".s{at}{{stroke:var(--c{at});fill:var(--c{at});background:var(--c{at})}}"
-    for at in range(len(_LIGHT))
+    for at in range(len(LIGHT))
 )
 
 STYLE: Final = (
     f"""
 :root{{color-scheme:light dark;--back:#fbfbfa;--card:#fff;--text:#1c2127;--quiet:#5d6772;
 --line:#dfe3e8;--link:#00609a;--good:#0a7a4b;--warn:#9a5b00;--bad:#b3261e;
---l0:#e3f4ea;--l1:#eef4d8;--l2:#fff0cf;--l3:#ffdfc4;--l4:#ffd3cf;{_colours(_LIGHT)}}}
+--l0:#e3f4ea;--l1:#eef4d8;--l2:#fff0cf;--l3:#ffdfc4;--l4:#ffd3cf;{_colours(LIGHT)}}}
 @media (prefers-color-scheme:dark){{:root{{--back:#14171a;--card:#1c2024;--text:#e6e9ec;
 --quiet:#9aa5b1;--line:#30373e;--link:#7cc4f5;--good:#4fcf94;--warn:#f0b054;--bad:#ff8a80;
 --l0:#173325;--l1:#2a3216;--l2:#3f3311;--l3:#48290f;--l4:#4f1f1b;{_colours(_DARK)}}}}}

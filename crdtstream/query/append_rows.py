@@ -17,11 +17,12 @@ from crdtstream.core.ids import (
     id_ms,
     id_seq,
 )
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
 from crdtstream.core.wire.codec import ROW_MAX, BatchError
 
-# In one call, so that nobody waits for long.
+# In one call, so that no client waits for long.
 ROWS_MAX: Final = Size(4_096, least=1, scope=Scope.CLIENTS)
 PRODUCER_BYTES_MAX: Final = 1_024
 
@@ -79,7 +80,7 @@ def append_numbered(
         How many were appended.
 
     Raises:
-        StaleBatchError: what is here of the batch is forgotten.
+        StaleBatchError: the batch is no longer remembered here.
         CommandError: the stream's IDs are used up.  Rows that were appended before that stay, and
             are recognised when the call is made again.
     """
@@ -89,14 +90,8 @@ def append_numbered(
         begin = sum(rows.lengths[: part.start])
         lengths = rows.lengths[part]
         ms, seq = _ids(replica, now, key, len(lengths))
-        replica.append_rows(
-            key,
-            ms=ms,
-            seq=seq,
-            lengths=lengths,
-            fields=rows.fields[begin : begin + sum(lengths)],
-            first=first.behind(part.start),
-        )
+        entries = EntryRun(ms, seq, lengths, rows.fields[begin : begin + sum(lengths)])
+        replica.append_rows(key, entries, first.behind(part.start))
         appended += len(lengths)
     return appended
 

@@ -1,10 +1,10 @@
 """Entries as Arrow record batches, without a Python object per entry.
 
-A record batch is made of the very columns that a lane has.  The fields stay RESP: only their ends
-are added up, by Arrow, and the reader takes them apart.  An Arrow IPC stream is its schema's
-message and then one message per batch, so each is sent as it is made.
+A record batch is made of the very columns that a lane has.  The fields stay RESP: Arrow only adds
+up their ends, and the reader takes them apart.  An Arrow IPC stream is its schema's message and
+then one message per record batch, so each is sent as soon as it is made.
 
-This module is imported when the first program asks, as importing Arrow takes a while.
+This module is imported at the first request, as importing Arrow takes a while.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ PENDING: Final = pa.schema(
 
 
 def schema_message(schema: pa.Schema) -> bytes:
-    """How an IPC stream begins."""
+    """First message of an IPC stream: its schema."""
     return bytes(schema.serialize())
 
 

@@ -1,8 +1,8 @@
 """Cutting what lies between two version vectors into ranges of dots.
 
-A long stream takes a while to count.  So the work here comes in small steps: the generators yield
-between them, and their caller lets others have their turn.  Lanes grow and shrink between two
-steps; the bounds stay right, as they are dots, and only the counts get old.
+A long stream takes a while to count.  So the work here is done in small steps: the generators yield
+between them, and their caller lets other tasks run.  Lanes grow and shrink between two steps; the
+bounds stay right, as they are dots, and only the counts become outdated.
 """
 
 import heapq
@@ -23,14 +23,14 @@ from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 
-# How many of each in one step, which takes a fraction of a millisecond to a few.
+# Numbers of each in one step, which takes from a fraction of a millisecond to a few.
 STEP_CUTS: Final = Size(500, least=1)
 STEP_KEYS: Final = Size(200, least=1)
 STEP_RANGES: Final = Size(500, least=1)
 _GLOB_SIGNS: Final = frozenset(b"*?[\\")
 
-# What a step yields says "let others have their turn", or which images of entries it needs, that
-# are on disk only, before it goes on.
+# A step yields nothing, to let other tasks run, or the numbers of images of entries that it needs
+# from disk before it goes on.
 Needs: TypeAlias = Sequence[int]
 NOTHING: Final[Needs] = ()
 Steps: TypeAlias = Generator[Needs, None, None]
@@ -38,7 +38,7 @@ Steps: TypeAlias = Generator[Needs, None, None]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is asked for.
+    """Bounds of a read: keys, dots, origins and IDs.
 
     Attributes:
         keys: ascending.
@@ -54,7 +54,7 @@ class Bounds:
     end: StreamId = ID_MAX
 
     def within(self, origin: RegionId) -> Within | None:
-        """What of a lane; None if there can be nothing."""
+        """Bounds within an origin's lane; None if no entry can be within them."""
         above_n, upto_n = self.above.get(origin, 0), self.upto.get(origin, 0)
         if upto_n <= above_n or (self.origins and origin not in self.origins):
             return None
@@ -63,7 +63,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class LaneCount:
-    """How many entries there are up to certain dots of a lane.
+    """Counts of entries up to certain dots of a lane.
 
     Attributes:
         last_ns: ascending; dot numbers at which the lane is cut cheaply (``reading.ends``).
@@ -212,7 +212,7 @@ def end_after(
 
 
 def _shares(totals: Mapping[RegionId, int], entries_max: int) -> dict[RegionId, int]:
-    """``entries_max`` dealt out in proportion; what is left over goes to the largest remainders."""
+    """``entries_max`` shared in proportion; the rest is added where the remainders are largest."""
     total = sum(totals.values())
     shares = {origin: entries_max * one // total for origin, one in totals.items()}
     by_rest = sorted(totals, key=lambda origin: (-(entries_max * totals[origin] % total), origin))
@@ -307,7 +307,7 @@ def cut(
 def collect_losses(
     replica: Replica, bounds: Bounds, patterns: Sequence[bytes], *, into: list[Loss]
 ) -> Steps:
-    """What was lost beyond ``above``, also of streams that are gone by now."""
+    """Collect losses beyond ``above``, also of streams that no longer exist."""
     wanted = _Patterns(patterns)
     gone: list[bytes] = []
     for at, key in enumerate(replica.gone_keys()):

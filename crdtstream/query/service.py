@@ -1,23 +1,31 @@
 """The ``Query`` service of a node: bulk reads and writes that never hold up the event loop.
 
-Everything here looks at the replica directly, in steps of a fraction of a millisecond; between
-them others have their turn, so a lane is looked up again in each step.  What is sent waits for the
-reader: gRPC's flow control is the back-pressure, and nothing is prepared ahead of it.
+Everything here reads the replica directly, in steps of a fraction of a millisecond.  Between two
+steps other tasks run, so a lane is looked up again in each step.  Sending waits for the reader:
+gRPC's flow control is the back-pressure, and nothing is prepared ahead of it.
 
-Reads name dots, and only durable ones (``rules`` 18): a reader that comes back with what it was
-told finds it in every region that has come as far.
+Reads return dots, and only durable ones (``rules`` 18).  So a reader that returns with these dots
+finds their entries in every region that has come as far.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import grpc
 
+from crdtstream.access.admitting import address_in
+from crdtstream.access.rights import CALLER_RIGHTS
+from crdtstream.arrow_extra import NO_ARROW, is_arrow_installed
+from crdtstream.commands.beyond_redis.version_vectors import (
+    Named,
+    encode_named,
+    parse_version_vector,
+)
 from crdtstream.commands.groups.delivery import undelivered_count
 from crdtstream.commands.lookup import WRONG_TYPE
 from crdtstream.commands.reply import CommandError
@@ -25,16 +33,18 @@ from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, f
 from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
+from crdtstream.core.histories import Point
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, dot_range
 from crdtstream.core.lanes.slices import Within
-from crdtstream.core.membership.lost import told_lost
+from crdtstream.core.membership.lost import existing, told_lost
 from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
-from crdtstream.core.stream import Stream
 from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import (
     BatchError,
@@ -44,11 +54,10 @@ from crdtstream.core.wire.codec import (
     encode_vv,
     unpack,
 )
-from crdtstream.engine import Engine
-from crdtstream.programs import OutcomeUnknownError, UnreadableError
+from crdtstream.engine.engine import Engine
+from crdtstream.engine.programs import OutcomeUnknownError
 from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from crdtstream.query.credentials import Credentials
 from crdtstream.query.planning import Bounds, LaneCount, Steps
 from crdtstream.query.trim_read import trim_read, trimmable
 from crdtstream.settings import NodeSettings
@@ -69,6 +78,9 @@ TRIM_NODES: Final = Size(500, least=1)
 STEP_KEYS: Final = Size(200, least=1)
 PATTERNS_MAX: Final = Size(100, least=1, scope=Scope.CLIENTS)
 
+# The command whose rights a read of entries needs, with what follows the key.
+READS: Final = (b"xrange", b"-", b"+")
+
 T = TypeVar("T")
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -80,12 +92,10 @@ class QueryService(rpc.QueryServicer):
         self._engine = engine
         self._region = engine.region
         self._database_id = settings.database_id
-        self._credentials = Credentials(settings.requirepass)
         self._arrow: ModuleType | None = None
 
     async def _admit(self, context: Context) -> None:
-        """End a call of somebody without the right password, or of who means another database."""
-        await self._credentials.check(context)
+        """End a call that means another database."""
         given = dict(context.invocation_metadata() or ()).get(DATABASE_KEY)
         own = shown_uid(self._region.replica.database_uid)
         if given is not None and given != own:
@@ -93,24 +103,40 @@ class QueryService(rpc.QueryServicer):
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"database: the call speaks of {meant}, this node holds {own or 'none yet'}; what "
-                "was kept of one database says nothing about another: begin anew, or name nodes "
+                "was kept of one database says nothing about another: begin again, or name nodes "
                 "of that database",
             )
 
     # --- What there is ------------------------------------------------------------------------
 
     async def GetPosition(  # noqa: N802 - gRPC's name
-        self, _request: pb.PositionRequest, context: Context
+        self, request: pb.PositionRequest, context: Context
     ) -> pb.Position:
         await self._admit(context)
-        return self._position()
+        position, replica = self._position(), self._region.replica
+        if request.token:
+            read = await self._vector(effects_pb2.VersionVector(), request.token, "token", context)
+            numbers = read.numbers or {}
+            position.lost.extend(
+                pb.EndOfRegion(region=one.region, last_n=one.end.last_n, why=one.end.why)
+                for one in replica.lost_of(read.vv, numbers, read.points)
+            )
+            position.unheard.extend(sorted(replica.unheard_of(read.vv, numbers)))
+        return position
+
+    @property
+    def _durable(self) -> VersionVector:
+        """Version vector of the durable effects here, without lost effects of removed regions."""
+        region = self._region
+        return existing(region.outstanding.durable_vv, region.replica.ends)
 
     def _position(self) -> pb.Position:
-        region = self._region
+        region, durable = self._region, self._durable
         return pb.Position(
             region=region.replica.region,
             database_id=self._database_id,
-            durable_vv=encode_vv(region.outstanding.durable_vv),
+            durable_vv=encode_vv(durable),
+            token=self._token(durable, region.replica.numbers_of(durable)),
             now_ms=self._engine.now(),
             fault=region.refuses_writes or "",
             database_uid=region.replica.database_uid,
@@ -120,12 +146,44 @@ class QueryService(rpc.QueryServicer):
             ],
         )
 
+    def _token(self, vv: VersionVector, numbers: Mapping[RegionId, int]) -> str:
+        # Without hashes: offsets and archives stay as short and as plain as they were.
+        return encode_named(self._region.replica, Named(dict(vv), numbers, {})).decode()
+
+    async def _must_be_allowed(
+        self, keys: Iterable[bytes], context: Context, command: bytes, *more: bytes
+    ) -> None:
+        """End a call whose user may not run this command on one of the keys."""
+        rights = CALLER_RIGHTS.get()
+        if rights.is_unlimited:
+            return
+        asked = refused = 0
+        for key in keys:
+            asked += 1
+            argv = [*command.split(), key, *more]
+            if not rights.may_call(argv):
+                # One of a call is kept: a program may ask for all keys at once.
+                if not refused:
+                    rights.note_refused(argv, address_in(context.peer()), over="grpc")
+                refused += 1
+            if asked % STEP_KEYS.value == 0:
+                await asyncio.sleep(0)
+        if refused:
+            name = command.decode().upper()
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"rights: this user may not run {name} on {refused} of {asked} keys; ask for those "
+                "on which it may, or give it the right",
+            )
+
     async def ListStreams(  # noqa: N802
         self, request: pb.ListStreamsRequest, context: Context
     ) -> AsyncIterator[pb.StreamDescription]:
         await self._admit(context)
         position: pb.Position | None = self._position()
-        for key in await self._keys(request.patterns, context):
+        keys = await self._keys(request.patterns, context)
+        await self._must_be_allowed(keys, context, b"xinfo stream")
+        for key in keys:
             stream = self._region.replica.held_stream(key)
             if stream is not None:
                 description = _described(key, stream)
@@ -164,20 +222,19 @@ class QueryService(rpc.QueryServicer):
         if request.entries_max and not request.only_end:
             await _refuse(context, "entries_max: only with only_end; plan up to that end then")
         replica = self._region.replica
-        bounds = await self._bounds(request, context)
+        bounds, numbers = await self._bounds(request, context)
         counts: list[LaneCount] = []
         if request.entries_max or not request.only_end:
             await self._in_turns(planning.count(replica, bounds, counts), context)
         reply = pb.PlanReply()
+        end: MutableVersionVector = {}
         if request.only_end:
-            end: MutableVersionVector = {}
             most = request.entries_max or U64_MAX
             await self._in_turns(
                 planning.end_after(replica, bounds, counts, entries_max=most, into=end), context
             )
-            reply.end.CopyFrom(encode_vv(end))
         else:
-            reply.end.CopyFrom(encode_vv(bounds.upto))
+            end = dict(bounds.upto)
             ranges: list[planning.Range] = []
             await self._in_turns(
                 planning.cut(counts, bounds, range_entries=request.range_entries, into=ranges),
@@ -185,52 +242,83 @@ class QueryService(rpc.QueryServicer):
             )
             for one in ranges:
                 reply.ranges.add(**one._asdict())
+        reply.end.CopyFrom(encode_vv(end))
+        reply.end_token = self._token(end, {one: numbers[one] for one in end if one in numbers})
         losses: list[planning.Loss] = []
         patterns = list(request.patterns)
         await self._in_turns(
             planning.collect_losses(replica, bounds, patterns, into=losses), context
         )
+        await self._must_be_allowed({loss.key for loss in losses}, context, *READS)
         for loss in losses:
             reply.losses.add(**loss._asdict())
         return reply
 
-    async def _bounds(self, request: pb.PlanRequest, context: Context) -> Bounds:
+    async def _bounds(
+        self, request: pb.PlanRequest, context: Context
+    ) -> tuple[Bounds, Mapping[RegionId, int]]:
+        """The bounds of a call, and the incarnations in which their dots are named here."""
         # Before the keys: of a stream that begins between the two everything lies beyond.
-        upto: VersionVector = dict(self._region.outstanding.durable_vv)
+        durable: VersionVector = dict(self._durable)
+        upto = _Vector(durable, self._region.replica.numbers_of(durable))
         keys = await self._keys(request.patterns, context)
-        try:
-            above = decode_vv(request.above)
-            if request.HasField("upto"):
-                upto = decode_vv(request.upto)
-        except BatchError as error:
-            await _refuse(context, str(error))
-        await self._refuse_lost(above, context)
+        await self._must_be_allowed(keys, context, *READS)
+        above = await self._vector(request.above, request.above_token, "above", context)
+        if request.HasField("upto") or request.upto_token:
+            upto = await self._vector(request.upto, request.upto_token, "upto", context)
+        await self._must_know(above, context)
         await self._must_have(upto, context)
-        return Bounds(
+        bounds = Bounds(
             keys,
-            above,
-            upto,
+            above.vv,
+            upto.vv,
             frozenset(map(RegionId, request.origins)),
             *_id_bounds(request),
         )
+        return bounds, self._region.replica.numbers_of(upto.vv)
 
-    async def _must_have(self, vv: VersionVector, context: Context) -> None:
+    async def _vector(
+        self, message: effects_pb2.VersionVector, token: str, what: str, context: Context
+    ) -> "_Vector":
+        """A version vector of a call: by its token, if there is one."""
+        try:
+            if token:
+                uid = self._region.replica.database_uid
+                named = parse_version_vector(token.encode(), uid, what=what)
+                return _Vector(*named)
+            return _Vector(decode_vv(message), None)
+        except BatchError as error:
+            await _refuse(context, str(error))
+        except CommandError as error:
+            await _refuse(context, str(error).removeprefix("ERR "))
+
+    async def _must_have(self, vector: "_Vector", context: Context) -> None:
         """Refuse a call that names effects which are not durable here (yet)."""
-        durable = self._region.outstanding.durable_vv
-        await self._refuse_lost(vv, context)
-        if not covers(durable, vv):
-            here = f"region {self._region.replica.region} has {format_vv(durable) or 'nothing'}"
-            await context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"behind: {here} durably, and was asked for {format_vv(vv)};"
-                " ask again, or another region",
-            )
+        await self._must_know(vector, context)
+        durable = self._durable
+        if not covers(durable, vector.vv):
+            await self._abort_behind(f"was asked for {format_vv(vector.vv)}", context)
 
-    async def _refuse_lost(self, vv: VersionVector, context: Context) -> None:
-        """Refuse a call that names effects which exist in no region: nobody will ever have them."""
-        lost = self._region.replica.lost_of(vv)
+    async def _must_know(self, vector: "_Vector", context: Context) -> None:
+        """Refuse a call that names effects which exist in no region, and never will.
+
+        And one that names an incarnation which is not known here yet: its dots mean nothing here.
+        """
+        replica = self._region.replica
+        lost = replica.lost_of(*vector)
         if lost:
             await context.abort(grpc.StatusCode.OUT_OF_RANGE, told_lost(lost))
+        unheard = replica.unheard_of(vector.vv, vector.numbers or {})
+        if unheard:
+            named = ", ".join(map(str, sorted(unheard)))
+            await self._abort_behind(f"has yet to hear in which folder {named} goes on", context)
+
+    async def _abort_behind(self, lacks: str, context: Context) -> None:
+        here = f"region {self._region.replica.region} has {format_vv(self._durable) or 'nothing'}"
+        await context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"behind: {here} durably, and {lacks}; ask again, or another region",
+        )
 
     # --- Reading ------------------------------------------------------------------------------
 
@@ -239,10 +327,15 @@ class QueryService(rpc.QueryServicer):
     ) -> AsyncIterator[pb.ScanPiece]:
         await self._admit(context)
         region, key, origin = self._region, request.key, RegionId(request.origin)
-        await self._must_have({origin: request.upto_n} if request.upto_n else {}, context)
-        upto_n = request.upto_n or region.outstanding.durable_vv.get(origin, 0)
+        await self._must_be_allowed([key], context, *READS)
+        asked = encode_vv({origin: request.upto_n} if request.upto_n else {})
+        upto = await self._vector(asked, request.upto_token, "upto_token", context)
+        if upto.vv != ({origin: request.upto_n} if request.upto_n else {}):
+            await _refuse(context, "upto_token: does not say what origin and upto_n do")
+        await self._must_have(upto, context)
+        upto_n = request.upto_n or self._durable.get(origin, 0)
         within = Within(request.above_n, upto_n, *_id_bounds(request))
-        arrow = await self._load_arrow()
+        arrow = await self._load_arrow(context)
         yield pb.ScanPiece(
             data=arrow.schema_message(arrow.ENTRIES),
             lost_n=region.replica.lost(key).get(origin, 0),
@@ -256,7 +349,7 @@ class QueryService(rpc.QueryServicer):
             within = replace(within, above_n=last_n)
             for piece in _pieces(message):
                 yield piece
-        # What was lost while it was read.
+        # The loss while it was read.
         yield pb.ScanPiece(lost_n=region.replica.lost(key).get(origin, 0))
 
     def _scan_step(
@@ -289,9 +382,11 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.ScanPendingRequest, context: Context
     ) -> AsyncIterator[pb.ScanPiece]:
         await self._admit(context)
-        arrow = await self._load_arrow()
+        keys = await self._keys(request.patterns, context)
+        await self._must_be_allowed(keys, context, b"xpending", b"group")
+        arrow = await self._load_arrow(context)
         yield pb.ScanPiece(data=arrow.schema_message(arrow.PENDING))
-        for at, key in enumerate(await self._keys(request.patterns, context)):
+        for at, key in enumerate(keys):
             if at % STEP_KEYS.value == STEP_KEYS.value - 1:
                 await asyncio.sleep(0)
             for rows in self._pending_of(key, deliveries_min=request.deliveries_min):
@@ -331,7 +426,7 @@ class QueryService(rpc.QueryServicer):
                 await asyncio.sleep(0)
 
     async def _unless_unreadable(self, reading: Awaitable[T], context: Context) -> T:
-        """What is read from disk, or the end of the call."""
+        """Await a read from disk; if it fails, end the call with an error."""
         try:
             return await reading
         except UnreadableError as error:
@@ -342,9 +437,18 @@ class QueryService(rpc.QueryServicer):
             )
             raise AssertionError("abort raises") from error
 
-    async def _load_arrow(self) -> ModuleType:
-        """The module that makes record batches, imported when the first program asks."""
+    async def _load_arrow(self, context: Context) -> ModuleType:
+        """The module that makes record batches, imported when the first program asks.
+
+        It ends the call if pyarrow is not installed.
+        """
         if self._arrow is None:
+            if not is_arrow_installed():
+                await context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION,
+                    f"region {self._region.replica.region} cannot send entries: {NO_ARROW}, and"
+                    " restart the node; or name a node that has it",
+                )
             self._arrow = await asyncio.to_thread(import_module, "crdtstream.query.arrow")
         return self._arrow
 
@@ -354,10 +458,11 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.AppendRequest, context: Context
     ) -> pb.AppendReply:
         await self._admit(context)
+        await self._must_be_allowed([request.key], context, b"xadd", b"*", b"field", b"value")
         first = Numbered(request.producer, request.batch, request.first_row)
         try:
             lengths = unpack("I", request.lengths, field="lengths")
-            # In a thread, which gives way every few milliseconds.
+            # In a thread, which lets others run every few milliseconds.
             rows = await asyncio.to_thread(checked_rows, first, lengths, request.fields)
         except BatchError as error:
             await _refuse(context, str(error))
@@ -375,10 +480,8 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.TrimReadRequest, context: Context
     ) -> pb.TrimReadReply:
         await self._admit(context)
-        try:
-            read = decode_vv(request.read)
-        except BatchError as error:
-            await _refuse(context, str(error))
+        await self._must_be_allowed([request.key], context, b"xtrim", b"maxlen", b"0")
+        read = await self._read(request, context)
 
         def trim(replica: Replica, _now: Millis) -> int:
             return trim_read(
@@ -398,10 +501,8 @@ class QueryService(rpc.QueryServicer):
         self, request: pb.TrimReadRequest, context: Context
     ) -> pb.TrimPlan:
         await self._admit(context)
-        try:
-            read = decode_vv(request.read)
-        except BatchError as error:
-            await _refuse(context, str(error))
+        await self._must_be_allowed([request.key], context, *READS)
+        read = await self._read(request, context)
         plan = partial(
             trimmable,
             self._region.replica,
@@ -411,6 +512,16 @@ class QueryService(rpc.QueryServicer):
         )
         found = await self._unless_unreadable(self._engine.read(plan), context)
         return pb.TrimPlan() if found is None else pb.TrimPlan(**found._asdict())
+
+    async def _read(self, request: pb.TrimReadRequest, context: Context) -> VersionVector:
+        """The version vector that was read.
+
+        A call is refused if these numbers mean other effects here: nothing else may be trimmed.
+        """
+        read = await self._vector(request.read, request.read_token, "read", context)
+        if read.numbers is not None:
+            await self._must_know(read, context)
+        return read.vv
 
     async def _change(
         self,
@@ -439,6 +550,20 @@ class QueryService(rpc.QueryServicer):
             reason = "the disk refused; whether it is written is unknown: ask again, the same"
         await context.abort(grpc.StatusCode.UNAVAILABLE, reason)
         raise AssertionError("abort raises")
+
+
+class _Vector(NamedTuple):
+    """A version vector that a call names.
+
+    Attributes:
+        numbers: by region the incarnation in which it is named; None: its program does not know
+            incarnations.
+        points: by region the effects that it is about, if that is said.
+    """
+
+    vv: VersionVector
+    numbers: Mapping[RegionId, int] | None
+    points: Mapping[RegionId, Point] | None = None
 
 
 async def _refuse(context: Context, reason: str) -> NoReturn:

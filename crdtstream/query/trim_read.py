@@ -1,13 +1,13 @@
-"""Trimming what everybody is done with: read, acknowledged by every group, and old.
+"""Trims entries that are no longer needed: read, acknowledged by every group, and old.
 
-XTRIM MINID asks for an ID, and its caller must know that nothing below that is still wanted; but an
+XTRIM MINID takes an ID, and its caller must know that no entry below that is still needed; but an
 entry that another region appended late may have any ID.  Here the region decides lane by lane, in
 one step with the trim.  Dots and IDs ascend together in a lane, so "read up to this dot",
 "acknowledged up to this ID" and "older than this" are all prefixes of it, and the shortest of them
-goes.  It travels as a Trim, as XTRIM's does.
+is removed.  It is replicated as a Trim, as XTRIM's is.
 
-``trimmable`` tells beforehand where these entries lie, so that a caller can make sure of its own
-copy of them, and then trim no others.
+``trimmable`` finds these entries before the trim, so that a caller can verify its own copy of them,
+and then trim no others.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ from crdtstream.core.ids import (
     id_ms,
     make_id,
 )
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 
 def trim_read(
@@ -66,7 +66,7 @@ def trim_read(
 
 
 class Trimmable(NamedTuple):
-    """Where entries lie that may be trimmed: in which lanes, and between which milliseconds."""
+    """Place of the entries that may be trimmed: their lanes, first and last millisecond."""
 
     origins: tuple[RegionId, ...]
     first_ms: Millis
@@ -76,7 +76,7 @@ class Trimmable(NamedTuple):
 def trimmable(
     replica: Replica, key: bytes, *, read: Mapping[RegionId, int], before_ms: Millis
 ) -> Trimmable | None:
-    """What :func:`trim_read` would remove now; None: nothing.  O(lanes x log n)."""
+    """Find what :func:`trim_read` would remove now; None: nothing.  O(lanes x log n)."""
     stream = replica.stream(key)
     if stream is None:
         return None

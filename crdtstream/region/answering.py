@@ -1,20 +1,20 @@
-"""How long a request waits for its answer in this region: for the event loop, and for the log.
+"""Time that a request waits in this region for its answer: for the event loop, and for the log.
 
     request arrives ──> the loop comes to it ──> it runs ──> the log has what it tells ──> answer
                    loop                                 log
 
-A region that answers late is not down: commands succeed, no lag grows, and a client stays with it.
-So the region measures itself, and its health pages say no beyond a bound.  Measured is:
+A region that answers late is not down: commands succeed, no lag grows, and clients stay with it.
+So the region measures itself, and its health pages say no beyond a bound.  Two times count:
 
-    loop   how late a timer fired that the loop had due.  Half of the last ``LOOP_WINDOW_NS`` of
-           time it was at least so late: one stall, however long a command ran, is none.
-    log    how long the oldest record of a commit waited until the log had it: the middle one of
-           the last ``COMMITS``.  And how long one waits that is under way, once that is long.
+    loop   how late a timer of the event loop fired.  It was at least this late during half of the
+           last ``LOOP_WINDOW_NS``, so one stall does not show, however long a command ran.
+    log    how long the oldest record of a commit waited until the log had it: the median of the
+           last ``COMMITS``.  A commit under way counts as well, once it takes long.
 
-A region that is slow is so until it takes less than half of the bound: else clients who leave for
-that, and so make it quick again, would come back at once.
+A region that is slow stays so until it takes less than half of the bound.  Otherwise clients that
+leave because of it, and so make it quick again, would return at once.
 
-Times are nanoseconds of a clock that only goes forward.
+Times are nanoseconds of a monotonic clock.
 """
 
 from collections import deque
@@ -27,7 +27,7 @@ LOOP_WINDOW_NS: Final = Size(3_000_000_000, least=1)
 # Wakes in that window: more often than each 20 ms the timer is not due.
 WAKES_MAX: Final = Size(150, least=1)
 COMMITS: Final = Size(5, least=1)
-# Commits of before say nothing any more.
+# Older commits say nothing any more.
 COMMITS_WINDOW_NS: Final = Size(10_000_000_000, least=1)
 # A commit under way for longer than this counts before it ends.
 HANGS_NS: Final = Size(2_000_000_000, least=1)
@@ -39,7 +39,7 @@ class AnswerTime:
 
     Attributes:
         ms_max: the tunable ``availability_latency_tolerance_ms``; 0: no bound.
-        log_waits_since_ns: since when the oldest record waits that the log has not; None: it has
+        log_waits_since_ns: when the oldest record that the log lacks began to wait; None: it has
             all.
     """
 
@@ -54,17 +54,17 @@ class AnswerTime:
         self._is_slow = False
 
     def note_wake(self, slept_ns: int, late_ns: int) -> None:
-        """A timer fired ``late_ns`` after it was due, and ``slept_ns`` after it was set."""
+        """Note a timer that fired ``late_ns`` after it was due, ``slept_ns`` after it was set."""
         self._wakes.append((self._clock(), slept_ns, max(0, late_ns)))
 
     def note_logged(self, ns: int, at_ns: int) -> None:
-        """The log has a commit since ``at_ns``; its oldest record waited so long."""
+        """Note that the log has a commit since ``at_ns``, whose oldest record waited ``ns``."""
         self._commits.append(ns)
         self._commit_ended_ns = at_ns
 
     @property
     def loop_ms(self) -> int:
-        """How late the loop comes to a request."""
+        """Time by which the loop comes late to a request."""
         begins_ns = self._clock() - LOOP_WINDOW_NS.value
         # A time that began before the window counts by the part within.
         times = sorted(
@@ -82,7 +82,7 @@ class AnswerTime:
 
     @property
     def log_ms(self) -> int:
-        """How long an answer waits for the log."""
+        """Time that an answer waits for the log."""
         now_ns = self._clock()
         found_ns = 0
         if (
@@ -97,7 +97,7 @@ class AnswerTime:
         return found_ns // NS_PER_MS
 
     def obstacle(self) -> str | None:
-        """Why clients should go elsewhere; None: answers come in time."""
+        """Reason why clients should use another region; None: answers come in time."""
         if not self.ms_max:
             self._is_slow = False
             return None

@@ -1,4 +1,4 @@
-"""What an operator bounds of bootstraps: the state that a region sends to one that lacks it."""
+"""Bounds of bootstraps: an operator limits the state that is sent to a region that lacks it."""
 
 from dataclasses import dataclass
 from typing import Final

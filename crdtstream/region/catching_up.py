@@ -1,24 +1,27 @@
-"""A region that starts takes no writes until it has what its peers had when it came back.
+"""Catching up: a region that starts takes no writes until it has what its peers had at its start.
 
     starts ──> asks: each peer's Welcome says what it has; at most ``answer_ms_max``
            ──> behind: all that is pulled; as long as something comes at least each ``stall_ms_max``
            ──> level: takes writes, and is never held back again
 
-Nobody waits for somebody who waits: effects are sent whether or not their region takes writes, so
-three regions that start at once bring each other level.  A peer that does not answer, or that says
-something that cannot be had, holds nothing back beyond these bounds: a lone survivor starts.
+No deadlock is possible: effects are sent even while their region takes no writes, so three regions
+that start at once bring each other level.  A peer that does not answer, or that reports something
+that cannot be had, delays the start by no more than these bounds: a lone survivor starts.
 
-It is about being current, not about dots: those are ``links/readiness.py``'s.  A region whose
+It is about being current, not about dots: those are decided by ``readiness.py``.  A region whose
 folder proves nothing asks there first, and without bounds.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, join
+from crdtstream.core.clock import MutableVersionVector, Versioned, VersionVector, capped, join
 from crdtstream.core.clock import missing as missing_of
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.region.deadlines import Deadlines
+from crdtstream.region.holding import HoldsLinks
+from crdtstream.region.peer_runs import PeerRuns
 from crdtstream.region.peers import Peers, PeersChange
 
 OFF: Final = 0
@@ -26,7 +29,7 @@ OFF: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a run of a peer had when this region came back."""
+    """Effects that a run of a peer had when this region started again."""
 
     run_id: int
     vv: VersionVector
@@ -45,28 +48,29 @@ class CatchingUp:
     def __init__(
         self,
         peers: Peers,
-        vv: Callable[[], VersionVector],
+        applied: Versioned,
+        peer_runs: PeerRuns,
+        deadlines: Deadlines,
         *,
         now: Millis,
-        is_held: Callable[[RegionId], bool],
+        holding: HoldsLinks,
         answer_ms_max: int,
         stall_ms_max: int,
-        rests: Callable[[], bool] = bool,
     ) -> None:
         """A node that starts.
 
         Args:
-            vv: what is applied here.
-            is_held: whether a region's effects are held back, because it recovers.
-            answer_ms_max: how long it waits for peers to answer; ``OFF``: it is level at once.
-            stall_ms_max: how long it waits for the next effect that lacks.
-            rests: whether this region applies nothing for a while, whatever comes.
+            applied: what is applied here.
+            peer_runs: the regions whose effects are held back, because they recover.
+            answer_ms_max: time that it waits for peers to answer; ``OFF``: it is level at once.
+            stall_ms_max: time that it waits for the next effect that lacks.
+            holding: whether this region applies nothing for a time, whatever comes.
         """
         self._region = peers.here
         self._peers = peers
-        self._vv = vv
-        self._is_held = is_held
-        self._rests = rests
+        self._applied = applied
+        self._peer_runs = peer_runs
+        self._holding = holding
         self._answer_ms_max = answer_ms_max
         self._stall_ms_max = stall_ms_max
         self._answers: dict[RegionId, _Answer] = {}
@@ -76,14 +80,15 @@ class CatchingUp:
         self.gave_up = False
         self.cut_off = ""
         self.is_level = answer_ms_max == OFF or not peers.active
-        peers.on_change.append(self._follow)
+        self._deadline = deadlines.new()
+        self._set_deadline()
 
-    def _follow(self, change: PeersChange) -> None:
+    def follow_peers(self, change: PeersChange) -> None:
         for peer in change.removed:
             self._answers.pop(peer, None)
 
     def note_answer(self, peer: RegionId, run_id: int, vv: VersionVector) -> None:
-        """A peer said what it has; of each of its runs, only the first time counts."""
+        """Note what a peer has, as it said; for each of its runs, only the first time counts."""
         if self.is_level:
             return
         before = self._answers.get(peer)
@@ -91,22 +96,29 @@ class CatchingUp:
         if before is None or before.run_id != run_id:
             self._answers[peer] = _Answer(run_id, vv)
             self._lacked = None
+            self._set_deadline()
+
+    def note_ends(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends do not count: they are not waited for."""
+        for peer, answer in self._answers.items():
+            self._answers[peer] = replace(answer, vv=capped(answer.vv, ends))
 
     def wait_again(self, now: Millis) -> None:
-        """The region recovers: only when it has done so does the time count."""
+        """Note that the region recovers: the time counts only once it has done so."""
         self._asks_until = Millis(now + self._answer_ms_max)
         self._moved_ms = now
+        self._set_deadline()
 
     def look(self, now: Millis) -> bool:
-        """See whether it is level by now; returns whether anything has changed."""
+        """Check if it is level by now; return True if anything has changed."""
         if self.is_level:
             return False
-        # A clock that is set back makes nobody wait for longer.
+        # If the clock was set back, no wait gets longer by that.
         self._asks_until = min(self._asks_until, Millis(now + self._answer_ms_max))
         self._moved_ms = min(self._moved_ms, now)
         lacked = self.missing
         has_moved = self._lacked is None or lacked < self._lacked
-        if has_moved or self._rests():
+        if has_moved or self._holding.holds_links:
             self._moved_ms = now
         changed = lacked != self._lacked
         self._lacked = lacked
@@ -114,40 +126,41 @@ class CatchingUp:
             self.is_level = not self._unanswered or now >= self._asks_until
         elif now >= self._moved_ms + self._stall_ms_max:
             self.is_level = self.gave_up = True
+        self._set_deadline()
         return changed or self.is_level
 
     @property
     def is_asking(self) -> bool:
-        """Whether it waits for peers to answer, and knows of nothing that lacks."""
+        """True if it waits for peers to answer, and knows of nothing that lacks."""
         return not (self.is_level or self.missing)
 
     @property
     def missing(self) -> int:
-        """How many effects lack here that peers had when this region came back."""
+        """Number of effects that peers had when this region started again, and that lack here."""
         goal: MutableVersionVector = {}
         for answer in self._answers.values():
             join(goal, answer.vv)
-        # Effects of a region that recovers are not taken until all have answered it, and that may
-        # take for ever.
-        wanted = {origin: n for origin, n in goal.items() if not self._is_held(origin)}
-        return missing_of(self._vv(), wanted)
+        # Effects of a region that recovers are not taken until all have answered it.  That may
+        # never happen.
+        wanted = {origin: n for origin, n in goal.items() if not self._peer_runs.is_held(origin)}
+        return missing_of(self._applied.vv, wanted)
 
     @property
     def _unanswered(self) -> frozenset[RegionId]:
         return self._peers.active.difference(self._answers)
 
-    @property
-    def deadline(self) -> Millis | None:
-        """When ``look`` is to be called if nothing else happens; None: never."""
+    def _set_deadline(self) -> None:
+        """Have ``look`` called in time if nothing else happens."""
         if self.is_level:
-            return None
-        if self._lacked:
-            return Millis(self._moved_ms + self._stall_ms_max)
-        return self._asks_until
+            self._deadline.set(None)
+        elif self._lacked:
+            self._deadline.set(Millis(self._moved_ms + self._stall_ms_max))
+        else:
+            self._deadline.set(self._asks_until)
 
     @property
     def obstacle(self) -> str | None:
-        """Why writes are refused now; None if they are not."""
+        """Reason why writes are refused now; None if they are not."""
         if self.is_level:
             return None
         region, lacked = self._region, self.missing

@@ -2,9 +2,10 @@
 
     run(requests) ── Database.call ── encode ──> parcels of the open tick ··> ``Receiver.receive``
 
-It knows no socket.  A connection feeds it requests and gets parcels back when what they tell is in
-the log.  The client says when it must not run more: it is blocked, postponed by CLIENT PAUSE,
-entries that its next command needs are read from disk, its replies pile up, or its turn is over.
+It knows no socket.  A connection feeds it requests, and gets a parcel when the log has what that
+parcel tells.  The client reports when it must not run more: it is blocked, postponed by CLIENT
+PAUSE, the entries that its next command needs are read from disk, its replies pile up, or its turn
+has ended.
 
 Messages of channels come from other clients' requests and leave by the same way.  Always so: a
 message leaves after the replies that were owed before it, and never between the parts of one.
@@ -30,12 +31,12 @@ from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Parcel, Receiver
 from crdtstream.region.tick import Tick
 
-# What is run next: a command, or many XADDs, XACKs or XDELs at once.
+# The next thing to run: a command, or many XADDs, XACKs or XDELs at once.
 Run: TypeAlias = XaddRun | MixedRun | XackRun | XdelRun
 Request: TypeAlias = list[bytes] | Run
 Encode = Callable[[Reply, int, list[bytes]], None]
 
-# Replies are weighed after so many pieces, or when one is large.
+# Replies are weighed after this many pieces, or when one is large.
 MEASURE_CHUNKS: Final = Size(64, least=1)
 MEASURE_BYTES: Final = Size(4096, least=1)
 # A client with more to run than this takes turns with the others.
@@ -50,7 +51,7 @@ FOREIGN_WORDS: Final = frozenset({b"post", b"host:"})
 
 
 class Stop(Enum):
-    """Why ``run`` ended."""
+    """Reason why ``run`` ended."""
 
     END = "end of the requests"
     BLOCKED = "a command waits"
@@ -67,11 +68,12 @@ class Client:
 
     Attributes:
         session: the client as the commands see it.
-        receiver: who gets its parcels.
+        receiver: the receiver of its parcels.
         is_blocked: a command of it waits.
         is_postponed: its next command waits for the end of CLIENT PAUSE; ``postponed`` is that
             command.
         is_cold: its next command, ``postponed``, waits for entries that are read from disk.
+        has_ended: nothing of it is run any more.
         commands: how many it asked for.
         owed_parcels, owed_replies, owed_bytes: run, and not told yet.
     """
@@ -81,7 +83,6 @@ class Client:
         "_database",
         "_encode",
         "_fetching",
-        "_has_ended",
         "_is_running",
         "_pushes",
         "_run_broke",
@@ -90,6 +91,7 @@ class Client:
         "_tick",
         "_tries",
         "commands",
+        "has_ended",
         "is_blocked",
         "is_cold",
         "is_postponed",
@@ -124,29 +126,24 @@ class Client:
         self._database = database
         self._tick = tick
         self._fetching = fetching
-        # How often ``postponed`` was tried.
+        # Number of times that ``postponed`` was tried.
         self._tries = 0
         self._settle = settle
         self._encode = encode
         self._clock = clock
-        self._has_ended = False
+        self.has_ended = False
         # The run that ``taking_runs`` gave last is to be called one by one.
         self._run_broke = False
-        # What the command that is running told this very client, besides its reply.
+        # Messages to this client by the command that is running, besides its reply.
         self._is_running = False
         self._pushes: list[bytes] = []
         self._shown: list[bytes] = []
 
-    @property
-    def has_ended(self) -> bool:
-        """Nothing of it is run any more."""
-        return self._has_ended
-
     def taking_runs(self, requests: Iterable[Request], now: Millis) -> Iterator[Request]:
-        """The requests for ``run``: runs that may be called as one, of others the commands.
+        """Requests for ``run``: runs that may be called as one, and single commands otherwise.
 
-        A command may change that for the rest of its run: by the first XADD the stream is there,
-        and who waited for it is served.  A run that breaks by a bug is called one by one.
+        A command may change this for the rest of its run: the first XADD creates the stream, and
+        clients that waited for it are served.  A run that breaks by a bug is called one by one.
         """
         for request in requests:
             if isinstance(request, MixedRun):
@@ -169,7 +166,7 @@ class Client:
             self._run_broke = False
 
     def _takes(self, now: Millis, run: XaddRun | XackRun | XdelRun) -> bool:
-        """Whether the run may be called as one; not if that breaks by a bug."""
+        """True if the run may be called as one; not if checking that breaks by a bug."""
         issued = self._database.replica.issued
         try:
             return self._database.runs.takes(self.session, now, run)
@@ -178,20 +175,20 @@ class Client:
             return False
 
     def _go_on_one_by_one(self, run: Run, bug: Exception, issued: int) -> None:
-        """A run broke: its commands are called instead, unless half of it is done."""
+        """Handle a broken run: call its commands one by one, unless half of it is done."""
         if self._is_half_done(issued):
             raise bug
         self._run_broke = True
         self._tick.notice("error", BROKEN_RUN, command=shown(run.name), exc_info=bug)
 
     def _is_half_done(self, issued: int) -> bool:
-        """Whether a command that broke has changed something; nothing of that may be logged.
+        """True if a command that broke has changed something; nothing of that may be logged.
 
         Args:
             issued: effects of this region before it, or since ``touched`` was empty last.
         """
         replica = self._database.replica
-        # Appends are not counted among the changes.  A key may also be touched as its time is over.
+        # Appends are not counted among the changes.  A key is also touched when it expires.
         has_appended = bool(replica.touched) and replica.issued != issued
         return replica.has_unsettled_changes or has_appended
 
@@ -210,7 +207,7 @@ class Client:
         self._run_broke = False
 
     def _part_of(self, run: MixedRun, now: Millis, at: int) -> MixedRun | None:
-        """The part from a command on that may be called as one; none if that breaks by a bug."""
+        """The part from a command on that may be called as one; None if that breaks by a bug."""
         issued = self._database.replica.issued
         try:
             return self._database.runs.part_of(self.session, now, run, at)
@@ -226,10 +223,10 @@ class Client:
 
         Args:
             requests: if there may be runs among them, by ``taking_runs``.
-            bytes_max: replies owed, beyond which it stops.
+            bytes_max: size of the owed replies beyond which it stops.
 
         Raises:
-            Exception: what ``requests`` raises, after what was run before is owed.
+            Exception: an error that ``requests`` raises, once the replies before it are owed.
         """
         session, encode = self.session, self._encode
         call, replica, clock = self._database.call, self._database.replica, self._clock
@@ -300,7 +297,7 @@ class Client:
                     replies += 1
                 if reply.__class__ is CommandError and argv[0].lower() in FOREIGN_WORDS:
                     return Stop.FOREIGN
-                if session.closing or self._has_ended:
+                if session.closing or self.has_ended:
                     stop = Stop.CLOSING
                     break
                 if self._pushes:
@@ -333,14 +330,14 @@ class Client:
             self._is_running = False
             if chunks:
                 self._owe(chunks, replies, size + sum(map(len, chunks[measured:])))
-            # Also what goes unanswered (CLIENT REPLY) has to be logged.
+            # Commands without an answer (CLIENT REPLY) have to be logged as well.
             self._tick.open()
         return stop
 
     def _call_again(
         self, error: ColdError, now: Millis, argv: list[bytes]
     ) -> Reply | Waiting | None:
-        """A command needs entries that are on disk only; None: it waits for them."""
+        """Handle a command that needs entries which are on disk only; None: it waits for them."""
         session = self.session
         if self.postponed is not argv:
             self._tries = 0
@@ -356,13 +353,13 @@ class Client:
         return None
 
     def _note_fetched(self) -> None:
-        """What its command waits for is there, or could not be read."""
+        """Note that what its command waits for was read, or could not be read."""
         if self.is_cold:
             self.is_cold = False
             self._tick.wake(self.receiver)
 
     def _is_silenced(self) -> bool:
-        """CLIENT REPLY: whether this command goes unanswered; SKIP spares it and the next."""
+        """True if CLIENT REPLY suppresses this command's answer; SKIP spares it and the next."""
         session = self.session
         if session.talk is Talk.SKIP_NEXT:
             session.talk = Talk.SKIP_THIS
@@ -373,7 +370,7 @@ class Client:
     # --- Replies and messages -----------------------------------------------------------------
 
     def answer(self, reply: Reply) -> None:
-        """The reply of the blocked command."""
+        """Owe the reply of the blocked command."""
         assert self.is_blocked
         self.is_blocked = False
         if self.session.talk is Talk.ON or not self._is_silenced():
@@ -384,7 +381,7 @@ class Client:
         self._tick.wake(self.receiver)
 
     def refuse(self, error: bytes) -> None:
-        """One last reply, to what is no request."""
+        """Owe one last reply, to something that is no request."""
         self._owe([error], 1, len(error))
 
     def push(self, message: bytes) -> None:
@@ -392,7 +389,7 @@ class Client:
 
         One that the client's own command publishes stands behind the reply of that command.
         """
-        if self._has_ended:
+        if self.has_ended:
             return
         if self._is_running:
             self._pushes.append(message)
@@ -401,13 +398,13 @@ class Client:
 
     def show(self, line: bytes) -> None:
         """Send a line of MONITOR: as ``push``, but its own command's before that one's reply."""
-        if self._is_running and not self._has_ended:
+        if self._is_running and not self.has_ended:
             self._shown.append(line)
         else:
             self.push(line)
 
     def _owe_with_pushes(self, chunks: list[bytes], replies: int) -> None:
-        """Owe the replies so far, and what the last command told this client besides."""
+        """Owe the replies so far, and the messages to this client by its last command."""
         if chunks:
             self._owe(chunks, replies, sum(map(len, chunks)))
         pushes, self._pushes = self._pushes, []
@@ -421,7 +418,7 @@ class Client:
         self._tick.owe(Parcel(self.receiver, chunks, replies, size))
 
     def note_told(self, parcel: Parcel) -> None:
-        """A parcel of it has left."""
+        """Note that a parcel of it has left."""
         self.owed_parcels -= 1
         self.owed_replies -= parcel.replies
         self.owed_bytes -= parcel.size
@@ -434,14 +431,14 @@ class Client:
     # --- Pausing and ending -------------------------------------------------------------------
 
     def go_on(self) -> None:
-        """CLIENT PAUSE is over."""
+        """Note that CLIENT PAUSE has ended."""
         if self.is_postponed:
             self.is_postponed = False
             self._tick.wake(self.receiver)
 
     def end(self) -> None:
         """It is gone, or is to be hung up on: it waits, watches, queues and listens no more."""
-        if not self._has_ended:
-            self._has_ended = True
+        if not self.has_ended:
+            self.has_ended = True
             self._fetching.end(self._note_fetched)
             self._database.forget(self.session)

@@ -1,4 +1,4 @@
-"""When a commit is on the disk for good: what an operator wants, for whoever writes the log."""
+"""Time at which a commit is durable: what an operator wants, for the code that writes the log."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,11 +7,11 @@ APPENDFSYNC: Final = ("everysec", "always", "no")
 
 
 class Durability:
-    """The word of ``appendfsync``.
+    """The value of ``appendfsync``.
 
     Attributes:
-        appendfsync: what is wanted.  Commits follow it from the next one on.
-        on_change: called when another word is.
+        appendfsync: the value that is wanted.  Commits follow it from the next one on.
+        on_change: called when the value changes.
     """
 
     def __init__(self) -> None:

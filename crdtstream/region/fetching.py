@@ -1,15 +1,15 @@
-"""Entries that are read from disk, and who waits for them.
+"""Entries that are read from disk, and the callers that wait for them.
 
     a command, a blocked client, a batch of a peer …    says which images it needs: ``ask``
     Ready.fetch                                         the engine reads them, off the loop
-    ``note_fetched``, ``note_failed``                   who waited goes on, and tries again
+    ``note_fetched``, ``note_failed``                   the caller goes on, and tries again
 
-An image is read once however many wait for it.  Who goes on may find that it needs more, and waits
-again; or that what it needs could not be read, which ``ask`` tells it.
+An image is read once, however many callers wait for it.  A caller that goes on may need more, and
+waits again.  Or what it needs could not be read: then ``ask`` returns the reason.
 
 Always so:
-  * Who waits for an image goes on when that came or failed, in the order in which they began.
-  * What failed is asked for again by the next who needs it.
+  * Callers that wait for an image go on when it came or failed, in the order in which they began.
+  * What failed is read again when it is asked for next.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from crdtstream.core.checkpoint.parts import NO_IMAGE
 
-# What to call when the image that somebody waits for is there, or could not be read.
+# A function that is called when an image has been read, or could not be read.
 GoOn: TypeAlias = Callable[[], None]
 
 
@@ -27,9 +27,9 @@ class FetchStats:
     """Counters since the region was made.
 
     Attributes:
-        images: read from disk.
+        images: number that were read from disk.
         failures: reads that failed, of one image or several.
-        waited: how often somebody had to wait for images.
+        waited: how often a caller had to wait for images.
     """
 
     images: int = 0
@@ -41,36 +41,36 @@ class Fetching:
     """See the module's text.
 
     Attributes:
-        fault: why the last read failed; None once one succeeded.
+        fault: reason why the last read failed; None once one succeeded.
+        requests: images that were asked for since the last ``take``.
     """
 
-    __slots__ = ("_failed", "_requests", "_waiters", "fault", "stats")
+    __slots__ = ("_failed", "_waiters", "fault", "requests", "stats")
 
     def __init__(self) -> None:
         self.fault: str | None = None
         self.stats = FetchStats()
-        # By image that is being read who waits for it, in the order in which they began; dicts for
-        # sets.  Nobody waits for what is read ahead.
+        # Per image that is being read the callers that wait for it, in the order in which they
+        # began; dicts for sets.  Images that are read ahead have none.
         self._waiters: dict[int, dict[GoOn, int]] = {}
-        # Asked for since the last ``take``.
-        self._requests: list[tuple[int, ...]] = []
-        # Who has still to hear that an image could not be read, and why.
+        self.requests: list[tuple[int, ...]] = []
+        # Callers that have not heard yet that an image could not be read, and why it could not.
         self._failed: dict[GoOn, tuple[int, str]] = {}
 
     def __len__(self) -> int:
-        """How many images are being read."""
+        """Number of images that are being read."""
         return len(self._waiters)
 
     def ask(self, images: Sequence[int], go_on: GoOn) -> str | None:
-        """Read images, and call somebody when the first of them is there; the others are read
+        """Read images, and call ``go_on`` when the first of them has arrived; the others are read
         ahead.
 
-        Who waits for the first one already is called once, and nothing more is read: each tick
-        asks for what it needs to tell what was acknowledged, however long a read takes.
+        A caller that waits for the first one already is called once, and nothing more is read: each
+        tick asks for what it needs to tell what was acknowledged, however long a read takes.
 
         Returns:
-            Why the first one could not be read, if that was just tried for him; then nothing is
-            read.  It is told once: who asks after that has it read again.
+            The reason if the first one could not be read when it was just tried for this caller;
+            then nothing is read.  It is returned once: asking after that reads it again.
         """
         failed, reason = self._failed.pop(go_on, (NO_IMAGE, ""))
         if failed == images[0]:
@@ -83,25 +83,23 @@ class Fetching:
             self._waiters[number] = {}
         self._waiters[images[0]][go_on] = self.stats.waited
         if new:
-            self._requests.append(tuple(new))
+            self.requests.append(tuple(new))
         return None
 
     def take(self) -> list[tuple[int, ...]]:
-        """What is to be read and nobody was told to read yet; each request by itself, what it is
-        for in front."""
-        if not self._requests:
-            return []
-        requests, self._requests = self._requests, []
+        """Requests that were not taken yet, each to be read by itself; the image that it needs
+        stands in front."""
+        requests, self.requests = self.requests, []
         return requests
 
     def note_fetched(self, asked: Sequence[int], images: int) -> list[GoOn]:
-        """A request was read, so many images of it; returns who goes on."""
+        """Note that ``images`` images of a request were read; return the callers that go on."""
         self.stats.images += images
         self.fault = None
         return self._end(asked)
 
     def note_failed(self, asked: Sequence[int], reason: str) -> list[GoOn]:
-        """A request failed at its first image; returns who is to hear of it, or asks again."""
+        """Note that a request failed at its first image; return the callers that try again."""
         self.stats.failures += 1
         self.fault = reason
         for go_on in self._waiters.get(asked[0], ()):
@@ -109,7 +107,7 @@ class Fetching:
         return self._end(asked)
 
     def end(self, go_on: GoOn) -> str | None:
-        """Somebody waits no more; returns why the image he waited for could not be read."""
+        """Stop waiting; return the reason if the image that was waited for could not be read."""
         for waiters in self._waiters.values():
             waiters.pop(go_on, None)
         failed = self._failed.pop(go_on, None)

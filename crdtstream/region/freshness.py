@@ -1,50 +1,50 @@
-"""How far this region is behind its peers, in milliseconds of its own clock.
+"""Freshness: how far this region is behind its peers, in milliseconds of its own clock.
 
 Each message by which a peer says what it has also says how much of this region's clock had passed
-when it was sent: the time that this region had last told it, and what passed since.  No clock of
-another machine comes into it, so clocks that differ change nothing.
+when it was sent: the time that this region had last sent it, and the time since then.  No clock of
+another machine is used, so clocks that differ change nothing.
 
     this region   t=100 ──stamp 100──>          <── has 2:7, echo 130 ── t=150
     peer                     t'=..   30 ms pass   t'=..
 
-What the peer had at 130 is in what it says.  When all that is applied here, this region had at 130
-all that the peer had: it is *current as of* 130.  Until then it is behind since 130; or since when
-it was last current, if that is long before: after a silence nobody knows when it fell behind.  How
-long the line took counts as lag, both ways, so a lag is never told too small by that.
+What the peer had at 130 is in its message.  When all that is applied here, this region had at 130
+all that the peer had: it is *current as of* 130.  Until then it is behind since 130.  If it was
+last current long before, it counts as behind since then: after a silence it is unknown when it fell
+behind.  The time on the line counts as lag, both ways, so the line makes no lag too small.
 
-Heartbeats come now and then, and a lag does not grow between two of them; it does once more than
-``QUIET_HEARTBEATS`` are due, as the line may be cut.  A peer with nothing new to tell sends fewer,
-and says with each when the next one comes at the latest.  It tells at once of what is new, so
-nothing was new up to then.
+Heartbeats come at intervals, and a lag does not grow between two of them.  It grows once more than
+``QUIET_HEARTBEATS`` are due, as the line may be cut.  A peer without news sends fewer, and says
+with each when the next one comes at the latest.  It reports news at once, so there was none up to
+then.
 
-A lag of the region, not of one link: what a majority of the active regions had, itself among them
-once it is one of them (``docs/decisions/lag-is-of-the-region.md``).
+The lag is of the region, not of one link: what a majority of the active regions had, this region
+among them once it is one of them (``docs/decisions/lag-is-of-the-region.md``).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from crdtstream.core.clock import VersionVector, covers
+from crdtstream.core.clock import Versioned, VersionVector, capped, covers
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
 from crdtstream.region.peers import Peers, PeersChange
 
 QUIET_HEARTBEATS: Final = 2
-# What a peer said and is not applied yet; beyond it, the newest one takes the place of the last.
+# Sayings of a peer that are not applied yet; beyond this number, the newest one replaces the last.
 SAYINGS_MAX: Final = Size(128, least=1)
 
 
 def to_ms(at: float) -> int:
-    """A time in seconds as the lags count it; never 0, which stands for an unknown one."""
+    """A time in seconds, in the unit of the lags; never 0, which stands for an unknown one."""
     return max(1, int(at * 1000))
 
 
 class Saying(NamedTuple):
-    """A peer had ``vv`` when this region's clock showed ``as_of_ms``; heard at ``heard_ms``.
+    """Word of a peer, heard at ``heard_ms``: it had ``vv`` when our clock showed ``as_of_ms``.
 
-    After ``silent_ms`` more without a word of it the line may be cut.
+    After ``silent_ms`` more without a message of it the line may be cut.
     """
 
     vv: VersionVector
@@ -55,13 +55,13 @@ class Saying(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """What one peer said.
+    """Sayings of one peer.
 
     Attributes:
-        latest: of all that it said and is applied here, the latest.  It speaks in two ways, by
-            its heartbeats and by its acks, and one may be faster than the other.
-        ahead: what it said and is not all applied here, in the order in which it was heard.
-        due_ms: by when it speaks again, as it said last.
+        latest: the latest of those that are applied here.  The peer speaks in two ways, by its
+            heartbeats and by its acks, and one may be faster than the other.
+        ahead: those that are not all applied here, in the order in which they were heard.
+        due_ms: time by which it speaks again, as it said last.
     """
 
     latest: Saying
@@ -71,13 +71,13 @@ class _Heard:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How current a region is.
+    """Freshness of a region.
 
     Attributes:
         lag_ms: a majority of the regions had nothing, longer ago than this, that lacks here.
         linked: peers that are heard.
-        peers: all that there are.
-        counts_itself: it is one of the regions; not while it joins, nor once it was removed.
+        peers: number of all active peers.
+        counts_itself: this region is an active one; not while it joins, nor once it was removed.
     """
 
     lag_ms: int
@@ -87,7 +87,7 @@ class Freshness:
 
     @property
     def is_minority(self) -> bool:
-        """Whether fewer than half of the regions hear each other here, this one included."""
+        """True if fewer than half of the regions hear each other here, this one included."""
         own = int(self.counts_itself)
         return 2 * (self.linked + own) < self.peers + own
 
@@ -95,24 +95,23 @@ class Freshness:
 class Lags:
     """The lag behind each peer, and that of the region.
 
-    Times are milliseconds of a clock that only goes forward.
+    Times are milliseconds of a monotonic clock.
     """
 
     def __init__(
         self,
         peers: Peers,
-        vv: Callable[[], VersionVector],
+        applied: Versioned,
         *,
         heartbeat_interval_ms: int,
     ) -> None:
-        """``vv``: what is applied here."""
+        """``applied``: what is applied here."""
         self._peers = peers
-        self._vv = vv
+        self._applied = applied
         self._interval_ms = heartbeat_interval_ms
         self._heard: dict[RegionId, _Heard] = {}
-        peers.on_change.append(self._follow)
 
-    def _follow(self, change: PeersChange) -> None:
+    def follow_peers(self, change: PeersChange) -> None:
         for peer in change.removed:
             self._heard.pop(peer, None)
 
@@ -125,13 +124,13 @@ class Lags:
         *,
         next_ms: int = 0,
     ) -> None:
-        """A peer said at ``at_ms`` what it has.
+        """Note what a peer has, as it said at ``at_ms``.
 
         Args:
             echo_ms: how much of this region's clock had passed when it was sent; 0: it does not
-                say, as of now.
-            next_ms: its next heartbeat comes after so long at the latest; 0: it does not say, so
-                what it said before holds.
+                say, so it counts as of now.
+            next_ms: time within which its next heartbeat comes; 0: it does not say, so what it said
+                before holds.
         """
         # A peer cannot know of a time that is still to come.
         as_of_ms = min(echo_ms, at_ms) if echo_ms else at_ms
@@ -151,8 +150,8 @@ class Lags:
         self._pass_applied(heard)
 
     def forget_announced(self, peer: RegionId) -> None:
-        """Its link ended: it could not tell of what came since, so its silence is none that it
-        announced."""
+        """Note that a peer's link ended: it could not report what came since, so its silence is not
+        one that it announced."""
         heard = self._heard.get(peer)
         if heard is None:
             return
@@ -161,16 +160,21 @@ class Lags:
         heard.latest = heard.latest._replace(silent_ms=silent_ms)
         heard.ahead = deque(saying._replace(silent_ms=silent_ms) for saying in heard.ahead)
 
+    def note_ends(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends do not count any more: a lack of them is no lag."""
+        for heard in self._heard.values():
+            heard.ahead = deque(one._replace(vv=capped(one.vv, ends)) for one in heard.ahead)
+
     def _pass_applied(self, heard: _Heard) -> None:
-        """Leave behind what is all applied by now."""
-        applied = self._vv()
+        """Drop the sayings that are all applied by now."""
+        applied = self._applied.vv
         while heard.ahead and covers(applied, heard.ahead[0].vv):
             saying = heard.ahead.popleft()
             if saying.as_of_ms >= heard.latest.as_of_ms:
                 heard.latest = saying
 
     def lag_ms(self, peer: RegionId, at_ms: int) -> int | None:
-        """How far this region is behind a peer; None: nothing was ever heard of it.
+        """Lag behind a peer; None: the peer was never heard.
 
         It grows while the peer is silent.
         """
@@ -187,7 +191,7 @@ class Lags:
         return (at_ms if is_quiet else latest.heard_ms) - latest.as_of_ms
 
     def freshness(self, linked: Iterable[RegionId], at_ms: int) -> Freshness:
-        """How current this region is, by the active peers that it hears."""
+        """Freshness of this region, by the active peers that it hears."""
         active = self._peers.active
         lags = [self.lag_ms(peer, at_ms) for peer in active.intersection(linked)]
         known = sorted(lag for lag in lags if lag is not None)

@@ -1,4 +1,4 @@
-"""How often values fell between bounds: what Prometheus calls a histogram, in whole numbers.
+"""Histogram: counts of values between bounds, as in Prometheus, in whole numbers.
 
 bounds  1      2      5             10
 counts  [0..1] [2]    [3..5]        [6..10]    [11..]      one more count than bounds
@@ -14,7 +14,7 @@ class Histogram:
 
     Attributes:
         bounds: ascending; a value that equals a bound counts as within it.
-        counts: how many values were within each bound and above the one before; the last one is of
+        counts: number of values within each bound and above the one before; the last one counts
             those above all bounds.
         total: all values added up.
     """
@@ -33,9 +33,9 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """Number of values."""
         return sum(self.counts)
 
     def cumulated(self) -> list[int]:
-        """How many values were within each bound, and how many there were at all."""
+        """Number of values within each bound, and of all."""
         return list(accumulate(self.counts))

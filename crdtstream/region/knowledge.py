@@ -1,6 +1,6 @@
-"""What this region knows of the others: what they durably have, and what is stable by that.
+"""Knowledge of the other regions: what they durably have, and what is stable by that.
 
-What a region says while it recovers (``links/readiness.py``) is true, and counts for WAIT and for
+What a region says while it recovers (``readiness.py``) is true, and counts for WAIT and for
 cutting the log.  It does not count for causal stability, here or by gossip elsewhere:
 
     R1 issues 1:7, which R3 alone gets, and loses it.
@@ -10,7 +10,7 @@ cutting the log.  It does not count for causal stability, here or by gossip else
 
 from collections.abc import Mapping
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
+from crdtstream.core.clock import MutableVersionVector, VersionVector, capped, covers, join
 from crdtstream.core.ids import RegionId
 from crdtstream.core.stability import StabilityTracker
 from crdtstream.region.peers import Peers, PeersChange
@@ -25,25 +25,24 @@ class Knowledge:
         self._counted: dict[RegionId, VersionVector] = {}
         self._stability = StabilityTracker(peers.here, ())
         self._stability.count(peers.counting, has=peers.has)
-        peers.on_change.append(self._follow)
 
-    def _follow(self, change: PeersChange) -> None:
+    def follow_peers(self, change: PeersChange) -> None:
         for region in change.gone:
             self._vvs.pop(region, None)
             self._counted.pop(region, None)
         self._stability.count(self._peers.counting, has=self._peers.has)
         for region in change.added:
-            # Others told of it before this region knew that it is a peer.
+            # Others reported it before this region knew that it is a peer.
             self._stability.learn(region, self._counted.get(region, {}))
 
     @property
     def vvs(self) -> Mapping[RegionId, VersionVector]:
-        """Per region the durable version vector that it was last heard to have."""
+        """Durable version vector of each region, as last heard."""
         return self._vvs
 
     @property
     def counted(self) -> Mapping[RegionId, VersionVector]:
-        """The same, but for what was said by regions that recovered.
+        """The same, except what was said by regions that recovered.
 
         A version vector in here never changes: one that grows is another object.
         """
@@ -53,7 +52,7 @@ class Knowledge:
         return self._vvs.get(region, {})
 
     def learn(self, region: RegionId, durable_vv: VersionVector, *, regains: bool = False) -> bool:
-        """A region's durable version vector; returns whether that is news.
+        """Note a region's durable version vector; return True if that is news.
 
         Args:
             regains: the region says that it recovers.
@@ -66,18 +65,30 @@ class Knowledge:
             is_news = True
         return is_news
 
+    def note_ends(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends do not count any more; their numbers are used again.
+
+        What such a region said before, it said in an earlier incarnation; it says it again.
+        """
+        for vvs in (self._vvs, self._counted):
+            for region in ends:
+                vvs.pop(region, None)
+            for region, vv in vvs.items():
+                vvs[region] = capped(vv, ends)
+        self._stability.note_ends(ends)
+
     def stable(self, own_durable_vv: VersionVector) -> VersionVector:
-        """Up to where effects are causally stable here (``rules`` 3)."""
+        """Version vector of what is causally stable here (``rules`` 3)."""
         return self._stability.stable(own_durable_vv)
 
     def count_with(self, region: RegionId, n: int) -> int:
-        """How many active peers durably have ``n`` effects of a region."""
+        """Number of active peers that durably have ``n`` effects of a region."""
         active = self._peers.active
         return sum(peer in active and vv.get(region, 0) >= n for peer, vv in self._vvs.items())
 
 
 def _grow(vvs: dict[RegionId, VersionVector], region: RegionId, durable_vv: VersionVector) -> bool:
-    """Add what a region says to what it said before; returns whether that is more."""
+    """Add what a region says to what it said before; return True if that is more."""
     known = vvs.get(region)
     if known is not None and covers(known, durable_vv):
         return False

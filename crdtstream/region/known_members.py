@@ -1,26 +1,31 @@
-"""Who is a member, as this region knows it: what its folder has, and what it has been told since.
+"""Known members: what this region's folder has, and what it has been told since.
 
-    newest   somebody told of it, or it was decided or applied here; the folder is to have it
+    newest   a region reported it, or it was decided or applied here; the folder is to have it
     known    the folder has it: only this counts, and only this is told to others
 
 It is often ahead of ``replica.members``, whose effect comes by the log.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
-from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Adopt, MembersError
+from crdtstream.core.member_changes import SERIAL_BYTES_MAX, Adopt, MembersError
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Member, Members, Status, joined
+from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.replica import Replica
 from crdtstream.region.cuts import Cuts
+from crdtstream.region.events import Signal
+from crdtstream.region.folder_share import FolderShare
+from crdtstream.region.outstanding import Durable
 from crdtstream.region.peers import Peer
+from crdtstream.region.readiness import Recovery
+from crdtstream.region.tick import Tick
 
 
 def without_cuts(members: Members) -> Members:
-    """As they are told to others: a cut is known to who has reached it, and is not passed on."""
+    """Members as they are sent to others: each region finds the cuts itself, so none is sent."""
     for one in members.regions:
         if one.cut is not None:
             members = members.with_cut(one.region, None)
@@ -41,8 +46,8 @@ def peers_of(
     """The other regions of a database.
 
     Args:
-        members: at epoch 0 the node's file says who they are.
-        configured: what that file says, and where they are.
+        members: at epoch 0 the node's file names them.
+        configured: the regions that this file names, and where they are.
     """
     if not members.epoch:
         return {region: Peer(address) for region, address in configured.items()}
@@ -66,9 +71,7 @@ class KnownMembers:
     Attributes:
         known: the newest members that the folder has.
         newest: those that it is to have.
-        cuts: how many effects of removed regions count.
-        on_known: called when ``known`` has changed.
-        on_removal: called when a removal becomes known: what is held unapplied goes.
+        cuts: the cuts of removed regions.
     """
 
     def __init__(
@@ -77,58 +80,74 @@ class KnownMembers:
         *,
         kept: Kept,
         configured: Mapping[RegionId, str],
-        durable_vv: Callable[[], VersionVector],
-        recovers: Callable[[], bool],
-        keep: Callable[[], None],
+        durable: Durable,
+        recovery: Recovery,
+        tick: Tick,
+        share: FolderShare,
     ) -> None:
         """Members as of the start of a node.
 
         Args:
             kept: what the folder has.
             configured: the other regions that the node's file names, and where they are.
-            durable_vv: what a power cut cannot take back.
-            recovers: whether this region may get back what it had lost.
-            keep: ``newest`` has changed: the folder is to have it.
+            durable: what a power cut cannot take back.
+            recovery: whether this region may get back effects that it had lost.
+            share: the part of the folder that ``newest`` belongs to.
         """
         known = joined(replica.members, kept.members)
         self.cuts = Cuts(
-            replica, _with_cuts_of(known, kept.members), durable_vv=durable_vv, recovers=recovers
+            replica, _with_cuts_of(known, kept.members), durable=durable, recovery=recovery
         )
         self.known = self.newest = self.cuts.with_final(known)
-        self.on_known: list[Callable[[], None]] = []
-        self.on_removal: Callable[[], None] = _nobody_discards
+        self._replica = replica
+        self._tick = tick
         self._here = replica.region
         self._addresses = dict(configured)
         self._configured = frozenset({*configured, replica.region})
-        self._keep = keep
-        # Of each token that a node showed, the uid of its folder.
+        self._share = share
+        # Per token that a node showed, the uid of its folder.
         self._bound: dict[bytes, bytes] = {}
 
     # --- Hearing of them ------------------------------------------------------------------------
 
     def note_newest(self, members: Members) -> None:
-        """Members that somebody knows: the folder must have them before they count here.
+        """Note members that a region knows: the folder must have them before they count here.
 
         Raises:
             ForkError: they are not of one line.
         """
-        newest = self.cuts.with_final(joined(self.newest, members))
+        # What was applied in the open tick is not in the newest ones yet.
+        newest = joined(joined(self.newest, self._replica.members), members)
+        newest = self.cuts.with_final(newest)
         if newest != self.newest:
             self.newest = newest
-            self._keep()
+            self._share.note_changed()
 
     def note_kept(self, members: Members) -> None:
-        """The folder has them: they count from here on."""
+        """Note that the folder has them: they count from here on."""
         if members == self.known:
             return
         self.known = members
         if self.cuts.adopt(members):
-            self.on_removal()
-        for tell in self.on_known:
-            tell()
+            self._tick.post(Signal.REMOVAL)
+        self._tick.post(Signal.MEMBERS)
+
+    def note_own_cut(self, members: Members) -> None:
+        """Note the cut of this region, which was removed, from the members that a member names."""
+        told, here = members.find(self._here), self.newest.find(self._here)
+        if told is None or told.cut is None or here is None or here.status is not Status.REMOVED:
+            return
+        if self.cuts.learn_own(told.cut):
+            self.newest = self.cuts.with_final(self.newest)
+            self._share.note_changed()
+
+    def told_to(self, removed: RegionId) -> Members:
+        """Members as a removed region hears of them, with its own cut, which it cannot find."""
+        told, cut = without_cuts(self.known), self.cuts.final.get(removed)
+        return told if cut is None else told.with_cut(removed, cut)
 
     def look_at_cuts(self) -> dict[RegionId, int]:
-        """More is durable here, or a peer has said what it has: a cut may be reached.
+        """Look for cuts that are reached: more is durable here, or a peer has said what it has.
 
         Returns:
             All cuts that are final, if one of them became so now.
@@ -136,7 +155,7 @@ class KnownMembers:
         if not self.cuts.look():
             return {}
         self.newest = self.cuts.with_final(self.newest)
-        self._keep()
+        self._share.note_changed()
         return {region: n for region, n in self.cuts.final.items() if self.known.find(region)}
 
     # --- What follows for others ----------------------------------------------------------------
@@ -147,14 +166,14 @@ class KnownMembers:
         return self.known.find(self._here)
 
     def takes_from(self, sender: RegionId) -> bool:
-        """Whether a region may have a say."""
+        """True if a region may have a say."""
         members = self.known
         return sender in (members.remaining if members.epoch else self._configured)
 
     def address_of(self, region: RegionId) -> str | None:
-        """Where a region's links are; None of one that is not known.
+        """Address of a region's links; None for one that is not known.
 
-        What a change said beats the node's file, and the file what all files said once.
+        A change of the members beats the node's file, and the file beats what all files said once.
         """
         member = self.known.find(region)
         if member is None:
@@ -163,29 +182,27 @@ class KnownMembers:
 
     @property
     def peers(self) -> dict[RegionId, Peer]:
-        """The other regions, as the newest members that are known say."""
+        """The other regions, by the newest members that are known."""
         return peers_of(self._here, self.known, self._addresses)
 
-    def wrong_adoption(self, adopt: Adopt, instance: bytes) -> str | None:
-        """Why this region does not adopt these members; None: its own file names the same.
+    def wrong_adoption(self, adopt: Adopt) -> str | None:
+        """Reason why this region does not adopt these members; None: its own file names the same.
 
-        Args:
-            instance: the uid of this region's folder.
+        Another folder of this region is no reason: the adoption may be decided by regions that knew
+        the earlier one, and then it is to be finished.
         """
-        named = {one.region: one for one in adopt.regions}
-        if named.keys() != self._configured:
-            return (
-                f"they are {_listed(named)}, and the file of region {self._here} names"
-                f" {_listed(self._configured)}; make the files of all regions name the same"
-            )
-        if named[self._here].instance != instance:
-            return f"region {self._here} has another folder by now; try again"
-        return None
+        named = {one.region for one in adopt.regions}
+        if named == self._configured:
+            return None
+        return (
+            f"they are {_listed(named)}, and the file of region {self._here} names"
+            f" {_listed(self._configured)}; make the files of all regions name the same"
+        )
 
     # --- Removed regions, and others that are none ----------------------------------------------
 
     def told_unknown(self, region: RegionId) -> str:
-        """Why there can be no link with a region that has none here."""
+        """Reason why there can be no link with a region that has none here."""
         member = self.known.find(region)
         if member is not None and member.status is Status.REMOVED:
             return self.told_removed(member)
@@ -208,7 +225,7 @@ class KnownMembers:
 
     @property
     def is_removed(self) -> bool:
-        """Whether this region was removed."""
+        """True if this region was removed."""
         return self.here is not None and self.here.status is Status.REMOVED
 
     def check_is_member(self) -> None:
@@ -222,7 +239,7 @@ class KnownMembers:
 
     @property
     def obstacle(self) -> str | None:
-        """Why this region may issue nothing as a member; None if it may."""
+        """Reason why this region may issue nothing as a member; None if it may."""
         here = self.here
         if here is None:
             if not self.known.epoch:
@@ -241,13 +258,26 @@ class KnownMembers:
             case Status.REMOVED:
                 return self.told_removed(here)
 
+    # --- Certificates ---------------------------------------------------------------------------
+
+    def is_revoked(self, serial: int) -> bool:
+        """True if the certificate with this serial number was revoked, as far as the folder knows.
+
+        Cost: O(``REVOKED_MAX``).
+        """
+        revoked = self.known.revoked
+        if not revoked or not 0 < serial < 1 << 8 * SERIAL_BYTES_MAX:
+            return False
+        wanted = serial_bytes(serial)
+        return any(one.serial == wanted for one in revoked)
+
     # --- Joining regions ------------------------------------------------------------------------
 
     def joining(self, secret: bytes, instance: bytes, now: Millis) -> RegionId:
         """The region that a node may join as.
 
         Raises:
-            MembersError: its token is none, or its time is over, or another folder showed it.
+            MembersError: its token is unknown or has expired, or another folder showed it.
         """
         member = self._bind(secret, instance)
         if member.token is not None and now > member.token.expires_ms:
@@ -257,8 +287,17 @@ class KnownMembers:
             )
         return member.region
 
+    def region_of_token(self, secret: bytes) -> RegionId | None:
+        """The joining region that has this token; None: none has."""
+        hashed = sha256(secret).digest()
+        for member in self.known.regions:
+            is_joining = member.status is Status.JOINING and member.token is not None
+            if is_joining and member.token is not None and member.token.sha256 == hashed:
+                return member.region
+        return None
+
     def wrong_token(self, member: Member, secret: bytes, instance: bytes) -> str | None:
-        """Why there can be no link with a region that joins; None if it shows its token."""
+        """Reason why there can be no link with a region that joins; None if it shows its token."""
         try:
             joins = self._bind(secret, instance)
         except MembersError as error:
@@ -271,7 +310,7 @@ class KnownMembers:
         """The region of a token, which is this folder's from now on.
 
         Raises:
-            MembersError: it is none, or another folder showed it.
+            MembersError: it is unknown, or another folder showed it.
         """
         hashed = sha256(secret).digest()
         joining = [one for one in self.known.regions if one.status is Status.JOINING]
@@ -288,10 +327,6 @@ class KnownMembers:
             "this is no token of a region that may join: it was used, or is of another database;"
             " make a new one with `crdtstream crdb add-instance`"
         )
-
-
-def _nobody_discards() -> None:
-    pass
 
 
 def _listed(regions: Iterable[RegionId]) -> str:

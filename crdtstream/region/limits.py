@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RegionLimits:
-    """What an operator may set; the meaning of each stands in ``settings.Limits``."""
+    """Limits that an operator may set; ``settings.Limits`` explains each."""
 
     commit_queue_records_max: int = 10_000
     link_message_bytes_target: int = 256 << 10
@@ -17,6 +17,6 @@ class RegionLimits:
     heartbeat_interval_ms: int = 250
     link_silence_ms_max: int = 3_000
     skew_warning_ms: int = 1_000
-    # Nodes get theirs from the settings; a region by itself, in a test, waits for nobody.
+    # Nodes get theirs from the settings; a region by itself, in a test, does not wait.
     catch_up_answer_ms_max: int = 0
     catch_up_stall_ms_max: int = 10_000

@@ -1,23 +1,23 @@
-"""What ticks have left and the log does not have yet: records, and what waits for them.
+"""Outstanding: what ticks left and the log does not have yet: records, and what waits for them.
 
     tick ends ── add ──> outstanding ── note_logged(seq) ──> logged ── note_durable ──> durable
 
 Records count from 1 without gaps, as in the log: that number is the record's ``seq``.  A parcel
-waits for the last record that was there when its tick ended, also if its own tick left none: a
-read may have seen what the tick before wrote (``rules`` 19).
+waits for the last record that existed when its tick ended, also if its own tick left none: a read
+may have seen what the tick before wrote (``rules`` 19).
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, join
+from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
 from crdtstream.core.effects import Record, record_bytes
 from crdtstream.core.size import Size
 from crdtstream.region.ready import Parcel
 
-# Left beyond this, clients and links are not read until it is half of it again.
+# With more than this, clients and links are not read until it is down to half.
 QUEUE_BYTES_MAX: Final = Size(64 << 20, least=1)
 
 
@@ -31,12 +31,19 @@ class Mark:
 
 @dataclass(slots=True, eq=False)
 class _Left:
-    """What one tick left."""
+    """Records and parcels that one tick left."""
 
     after: int
     records: int
     size: int
     parcels: list[Parcel]
+
+
+class Durable(Protocol):
+    """The version vector that a power cut cannot take back."""
+
+    @property
+    def durable_vv(self) -> VersionVector: ...
 
 
 class Outstanding:
@@ -45,7 +52,7 @@ class Outstanding:
     Attributes:
         left_seq: the last record that a tick left.
         logged_seq, logged_vv: what is in the log.  Links send nothing beyond it.
-        durable_seq, durable_vv: of that, what a power cut cannot take back.  Acks, WAIT and
+        durable_seq, durable_vv: the part of this that a power cut cannot take back.  Acks, WAIT and
             stability name nothing beyond it.
         is_congested: more waits for the disk than should; take nothing new from clients and links.
         queued_bytes, queued_records: what waits for the disk.
@@ -55,7 +62,7 @@ class Outstanding:
     """
 
     def __init__(self, seq: int, vv: VersionVector, *, records_max: int) -> None:
-        """All up to ``seq`` was read back from the log, and is durable."""
+        """Begin where all up to ``seq`` was read back from the log, and is durable."""
         self.left_seq = self.logged_seq = self.durable_seq = seq
         self.logged_vv: MutableVersionVector = dict(vv)
         self.durable_vv: MutableVersionVector = dict(vv)
@@ -70,45 +77,48 @@ class Outstanding:
 
     @property
     def durable_records(self) -> int:
-        """How many records of this run of the node a power cut cannot take back."""
+        """Number of records of this run of the node that a power cut cannot take back."""
         return self.durable_seq - self._begun_at
 
     def add(self, records: Sequence[Record], parcels: list[Parcel]) -> None:
-        """A tick ended with these records; its parcels wait for them."""
+        """Add the records of a tick that ended, and its parcels, which wait for them."""
+        assert records, "what waits for nothing is held, or leaves"
         self.left_seq += len(records)
         size = sum(map(record_bytes, records))
         self._ticks.append(_Left(self.left_seq, len(records), size, parcels))
         self._unlogged.extend(records)
         self.queued_bytes += size
         self.queued_records += len(records)
-        self._stamp(parcels)
-        self.is_congested = self.is_congested or self._exceeds(1)
+        for parcel in parcels:
+            parcel.after = self.left_seq
+        assert len(self._unlogged) == self.left_seq - self.logged_seq
+        if self._exceeds(1):
+            self.is_congested = True
 
     def hold(self, parcels: list[Parcel]) -> bool:
-        """A tick without records ended: its parcels wait for what is under way.
+        """Let the parcels of a tick without records wait for what is under way.
 
         Returns:
-            Whether they do; False: nothing is under way.
+            True if they wait; False: nothing is under way.
         """
-        self._stamp(parcels)
+        for parcel in parcels:
+            parcel.after = self.left_seq
         if not self._ticks:
+            # I7: nothing is under way that they could have seen.
+            assert self.logged_seq == self.left_seq
             return False
         self._ticks[-1].parcels.extend(parcels)
         return True
 
-    def _stamp(self, parcels: Iterable[Parcel]) -> None:
-        for parcel in parcels:
-            parcel.after = self.left_seq
-
     def _exceeds(self, divisor: int) -> bool:
-        """Whether more waits for the disk than the bound's ``divisor``-th part."""
+        """True if more waits for the disk than the ``divisor``-th part of the bound."""
         return (
             self.queued_bytes > QUEUE_BYTES_MAX.value // divisor
             or self.queued_records > self._records_max // divisor
         )
 
     def note_logged(self, seq: int) -> list[Parcel]:
-        """The log has everything up to ``seq``; returns what waited for no more than that."""
+        """Note that the log has all up to ``seq``; return the parcels that waited for that."""
         assert self.logged_seq <= seq <= self.left_seq, "the log is ahead of its region"
         unlogged = self._unlogged
         for _ in range(seq - self.logged_seq):
@@ -125,29 +135,34 @@ class Outstanding:
             self.queued_bytes -= tick.size
             self.queued_records -= tick.records
             told += tick.parcels
+        assert len(unlogged) == self.left_seq - seq
+        assert self.queued_bytes >= 0
+        assert ticks or not self.queued_records, "records are counted that no tick has left"
         return told
 
     def relieve(self) -> bool:
-        """Whether congestion is over with what was logged by now."""
+        """True if congestion ends with what was logged by now."""
         if not self.is_congested or self._exceeds(2):
             return False
         self.is_congested = False
         return True
 
     def mark(self) -> Mark:
-        """What is logged now, for a sync that begins."""
+        """Mark of what is logged now, for a sync that begins."""
         return Mark(self.logged_seq, dict(self.logged_vv))
 
     def note_durable(self, mark: Mark) -> None:
-        """A sync that began at ``mark`` is done; one that began later may have been quicker."""
+        """Note that a sync that began at ``mark`` is done; a later one may have been quicker."""
         assert mark.seq <= self.logged_seq
         if mark.seq < self.durable_seq:
             return
+        assert covers(self.logged_vv, mark.vv), "durable is what is logged, at most"
+        assert covers(mark.vv, self.durable_vv), "what is durable stays so"
         self.durable_seq = mark.seq
         self.durable_vv = dict(mark.vv)
 
     def take_parcels(self) -> list[Parcel]:
-        """All that waits: the disk refuses, and who waits is told that the outcome is unknown."""
+        """Take all parcels that wait: the disk refuses, so they report an unknown outcome."""
         parcels = [parcel for tick in self._ticks for parcel in tick.parcels]
         for tick in self._ticks:
             tick.parcels = []

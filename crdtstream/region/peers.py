@@ -1,6 +1,7 @@
-"""The other regions, as they are now: where each is, and what it counts for.
+"""The other regions, as they are now: the address of each, and what it counts for.
 
-    change(…) ──> addresses, active, counting … ──> on_change: whoever keeps something for a peer
+    change(…) ──> addresses, active, counting …
+       └──> PeersChange ──> ``follow_peers`` of all parts that keep something for a peer
 
                                 joining   active   leaving   gone
     links, retention               x        x
@@ -8,14 +9,14 @@
     asked for its effects          x        x         x               (of a leaving one: of others)
     WAIT, lag, majority, health              x
 
-A *joining* region has not got everything yet, so nobody may rely on it.  A *leaving* one was
+A *joining* region has not got everything yet, so no other may rely on it.  A *leaving* one was
 removed, and effects of it may still be on their way from others; when all of them are here, it is
 *gone*.
 
 This region itself counts for a majority as the others do: once it is active, until it is removed.
 
-Whoever needs to know looks at this value and not at a copy of it.  The sets are made when they
-change, so looking costs an attribute.
+All code that needs to know looks at this value and not at a copy of it.  The sets are made when
+they change, so looking costs an attribute.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,7 +32,7 @@ class Peer:
 
     Attributes:
         address: host:port that this region pulls from.
-        has: looked at when it is added: it durably has these effects, or gets them from elsewhere
+        has: read when the peer is added: it durably has these effects, or gets them from elsewhere
             before it issues any.  For causal stability and for the log it begins with them.
     """
 
@@ -42,7 +43,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PeersChange:
-    """What has changed, each ascending.
+    """Changes of the peers, each ascending.
 
     Attributes:
         added, removed: links begin, links end.
@@ -64,13 +65,14 @@ class Peers:
 
     Attributes:
         here: this region.
-        is_active_here: whether it counts itself.
-        addresses: where the peers are that have links, joining ones included; ascending.
+        is_active_here: whether this region counts itself.
+        addresses: addresses of the peers that have links, joining ones included; ascending.
         has: of the same, see ``Peer``.
-        active: those that count for everything.
+        active: peers that count for everything.
         leaving: removed ones that still count for causal stability.
         counting: all that count for causal stability.
-        on_change: called when something has changed, in the order in which they were added.
+        on_change: called when something has changed; for code outside of the region, which keeps a
+            task for a peer.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Peers:
 
     @classmethod
     def at(cls, here: RegionId, addresses: Mapping[RegionId, str]) -> "Peers":
-        """All of them active, as configuration files tell."""
+        """Peers that are all active, as in configuration files."""
         return cls(here, {peer: Peer(address) for peer, address in addresses.items()})
 
     def _set(self, peers: Mapping[RegionId, Peer], leaving: Collection[RegionId]) -> None:
@@ -107,7 +109,7 @@ class Peers:
         return region in self.addresses and region not in self.active
 
     def is_gone(self, region: RegionId) -> bool:
-        """Whether nothing that is said of a region counts: it was removed, and is not leaving."""
+        """True if no word about a region counts: it was removed, and is not leaving."""
         return region in self._gone
 
     def change(
@@ -119,10 +121,10 @@ class Peers:
         gone: Collection[RegionId] = (),
         is_active_here: bool = True,
     ) -> PeersChange | None:
-        """Take the peers as they are from now on, and tell ``on_change``.
+        """Take the peers as they are from now on; the caller has the parts follow.
 
         Args:
-            peers: all that have links; who is not among them any more is removed.
+            peers: all that have links; a peer that is not among them any more is removed.
             leaving: removed ones that still count for causal stability.
             gone: other regions that were removed, whether or not they were known here.
             is_active_here: this region is neither joining nor removed.
@@ -132,7 +134,7 @@ class Peers:
         """
         before, active_before = self.addresses, self.active
         counting_before, gone_before = self.counting, self._gone
-        # Whoever counts it looks here, so there is nobody to tell.
+        # Code that counts this region looks here, so it needs no call.
         self.is_active_here = is_active_here
         self._set(peers, leaving)
         known = counting_before | self._gone | frozenset(gone)

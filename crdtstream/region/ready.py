@@ -1,17 +1,17 @@
-"""What a region gives out: one value per tick.
+"""Ready: the output of a region, one value per tick.
 
     Ready
       records   to be made durable behind all that earlier ticks left
       parcels   may leave now: all that they tell of is in the log
       woken     clients whose blocked command was answered: they may go on
       links     links that have something to do
-      fetch     images that somebody needs of entries which are on disk only
-      letters   messages on who is a member, to other regions; each may be lost
-      folder    what the folder is to say of this region, before it may say so itself
+      fetch     images of entries which are on disk only, and which are needed now
+      letters   messages about the members, to other regions; each may be lost
+      folder    what the folder is to say of this region, before the region may say so itself
       deadline  when time is to be passed to the region next
 
 A reply never leaves with the records that it tells of.  The region keeps it until it hears that
-they are in the log, and gives it out with the next Ready.  So a caller cannot tell too early: it
+they are in the log, and returns it with the next Ready.  So a caller cannot send it too early: it
 does not have the reply yet.
 """
 
@@ -19,34 +19,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from crdtstream.core.bids import BidLetter
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.incarnations import Incarnations
 from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Members
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.readiness import DatabaseIdentity
 
 
 class Receiver(Protocol):
-    """Who is told something: a client's connection, a program's call."""
+    """Receiver of parcels: a client's connection, a program's call."""
 
     def receive(self, parcel: "Parcel") -> None:
         """Take what may leave now."""
 
     def resume(self) -> None:
-        """Its blocked command is over, or what held it back: it may go on."""
+        """Go on: its blocked command was answered, or what held it back has ended."""
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """What one tick has to tell to one receiver.
+    """Output of one tick to one receiver.
 
     Attributes:
         chunks: the bytes, in order; for a program its result alone.
-        replies: how many commands they answer; 0: messages that answer none.
+        replies: number of commands that they answer; 0: messages that answer none.
         size: of all chunks, in bytes.
         after: the last record of the log that it may tell of; set when its tick ends.
-        certain: False: the disk refused, and whether the tick survives a crash is unknown.
+        certain: False: the disk refused, and it is unknown whether the tick survives a crash.
     """
 
     receiver: Receiver
@@ -72,41 +74,57 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """The folder lost something: the next start must not take it for proven."""
+    """Note that the folder lost something: the next start must not take it for proven."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """Which database the folder belongs to."""
+    """The database that the folder belongs to."""
 
     database: DatabaseIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The node goes on with this folder: it is what the region now is."""
+    """Confirm the folder: the node goes on with it, as its state is now the region's."""
 
 
 class News(NamedTuple):
-    """For a region that does not hear of it by itself: who is a member."""
+    """The members, for a region that does not hear of them by itself."""
 
     to: RegionId
     members: Members
 
 
+# Messages that go to another region by a call of their own, and may be lost.
+AnyLetter: TypeAlias = Letter | News | BidLetter
+
+
 @dataclass(frozen=True, slots=True)
 class StoreMembership:
-    """What the folder has of the membership.
+    """The membership, as the folder is to have it.
 
     Attributes:
-        version: counts what was to be kept since the node started.
+        version: number of changes to be kept since the node started.
     """
 
     kept: Kept
     version: int
 
 
-FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm | StoreMembership
+@dataclass(frozen=True, slots=True)
+class StoreIncarnations:
+    """The incarnations of all regions, as the folder is to have them.
+
+    Attributes:
+        version: number of changes to be kept since the node started.
+    """
+
+    kept: Incarnations
+    version: int
+
+
+FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm | StoreMembership | StoreIncarnations
 
 NO_RECORDS: Final[Sequence[Record]] = ()
 
@@ -117,15 +135,16 @@ class Ready:
 
     Attributes:
         records: to be appended to the log, in order; then ``Region.note_logged``.
-        parcels: to be told, in order.
+        parcels: to be handed to their receivers, in order.
         woken: receivers that may go on.
         links: whose ``next`` is to be asked now.
         fetch: requests for images, each to be read by itself, the one in front is needed and the
-            others are read ahead; then ``Region.note_fetched`` or ``note_fetch_failed``.
+            others are read ahead; then ``ColdReads.note_fetched`` or ``note_failed``.
         letters: to be sent to other regions, each once.
         folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
         applies: batches have arrived that ``Region.apply_arrivals`` can apply.
-        deadline: when ``Region.pass_time`` is to be called next; None if nothing depends on time.
+        deadline: time at which ``Region.pass_time`` is to be called next; None if nothing depends
+            on time.
         notices: for the operator's log.
     """
 
@@ -134,20 +153,20 @@ class Ready:
     woken: list[Any]
     links: list[Any]
     fetch: list[tuple[int, ...]]
-    letters: list[Letter | News]
+    letters: list[AnyLetter]
     folder: FolderChange | None
     applies: bool
     deadline: Millis | None
     notices: list[Notice]
 
     def tell(self) -> None:
-        """Hand the parcels over."""
+        """Hand over the parcels."""
         for parcel in self.parcels:
             parcel.receiver.receive(parcel)
 
 
 def made_uncertain(parcels: list[Parcel]) -> list[Parcel]:
-    """The disk refuses: whether what these tell survives a crash is unknown."""
+    """Parcels of which it is unknown whether what they tell survives a crash: the disk refuses."""
     for parcel in parcels:
         parcel.certain = False
     return parcels

@@ -10,56 +10,55 @@
                 records · parcels · woken · links · folder · deadline
 
 Everything that happens between two calls of ``ready`` is one *tick*: commands of many clients,
-batches of peers.  The order **run, log, then tell** lies in the type.  A reply goes into the open
-tick, and its parcel comes out of ``ready`` only after ``note_logged`` named the last record that it
-may tell of - a read's reply too (``rules`` 19).  A tick that left nothing while nothing is under
-way has nothing to wait for: its parcels are in its own Ready.
+batches of peers.  The type keeps the order **run, log, then tell**.  A reply goes into the open
+tick.  Its parcel leaves ``ready`` only after ``note_logged`` named the last record that it may tell
+of; so does a read's reply (``rules`` 19).  A tick that left nothing has nothing to wait for if
+nothing is under way: its parcels are in its own Ready.
 
-When the disk refuses, who waits hears that the outcome is unknown, and further writes are refused.
-Reads are answered: what they may see beyond the log are ticks whose clients heard that.
+When the disk refuses, waiting clients hear that the outcome is unknown, and further writes are
+refused.  Reads are answered: what they may see beyond the log are ticks whose clients heard that.
 
 No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and the simulator drive
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from typing import Final, TypeVar
+from collections.abc import Callable, Collection, Mapping, Set
+from typing import TypeVar, assert_never
 
-from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import ChangeMembers, EffectBatch
+from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
+from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.replica import Replica
-from crdtstream.core.size import Size
-from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database
-from crdtstream.database.session import Session
-from crdtstream.region.answering import AnswerTime
-from crdtstream.region.bootstrap import PATIENCE, Bootstrap, Phase
-from crdtstream.region.catching_up import CatchingUp
-from crdtstream.region.checkpointing import Checkpointing
-from crdtstream.region.clients import Client, Encode
-from crdtstream.region.durability import Durability
-from crdtstream.region.fetching import Fetching, GoOn
-from crdtstream.region.freshness import Freshness, Lags, to_ms
-from crdtstream.region.knowledge import Knowledge
-from crdtstream.region.lag import ReplicationLag
+from crdtstream.region.bootstrap import CopyProgress, Phase
+from crdtstream.region.client_side import ClientSide
+from crdtstream.region.events import (
+    BidUnanswered,
+    EffectsEnded,
+    Event,
+    HeldChanged,
+    HistoriesDiffer,
+    NewerFolder,
+    Signal,
+)
+from crdtstream.region.freshness import Freshness, to_ms
+from crdtstream.region.ground import Ground
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
-from crdtstream.region.links.peer_runs import PeerRuns
-from crdtstream.region.links.readiness import Readiness
+from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.routes import Routes
-from crdtstream.region.membership import Membership
-from crdtstream.region.opening import FolderState, Opening
-from crdtstream.region.outstanding import Mark, Outstanding
-from crdtstream.region.peers import Peer, Peers
-from crdtstream.region.pins import Pins
+from crdtstream.region.opening import FolderState
+from crdtstream.region.others import Others
+from crdtstream.region.outstanding import Mark
+from crdtstream.region.participation import Participation
+from crdtstream.region.peers import Peer, Peers, PeersChange
 from crdtstream.region.ready import (
     NO_RECORDS,
     Confirm,
@@ -67,21 +66,15 @@ from crdtstream.region.ready import (
     Parcel,
     Ready,
     Receiver,
+    StoreIncarnations,
     StoreMembership,
     made_uncertain,
 )
-from crdtstream.region.retention import Retention
-from crdtstream.region.room import DiskBound, MemoryBound, Room
-from crdtstream.region.staleness import Staleness
-from crdtstream.region.tick import Tick
-from crdtstream.region.wait import Wait
+from crdtstream.region.runtime import Runtime
+from crdtstream.region.storage import Storage
+from crdtstream.region.write_gate import Cause
 
 T = TypeVar("T")
-# Why writes are refused, in a word, where refusals are counted.
-REFUSED_BY_DISK: Final = "disk"
-REFUSED_AS_STALE: Final = "stale"
-# After entries could not be read from disk: when that is tried again for what no client waits for.
-COLD_REST_MS: Final = Size(1_000, least=1)
 
 
 class Region:
@@ -94,38 +87,55 @@ class Region:
         replica: the state.
         database: the commands of all clients on it.
         peers: the other regions, as they are now.
-        tick: what is open.
+        limits: of queues and waits.
+        tick: the open tick.
+        deadlines: when time is to be passed to the parts.
+
+        Its clients (``client_side.py``):
+
+        fetching: entries that are read from disk, and the callers that wait for them.
+        clients: who is connected.
+        cold: reads entries from disk.
+        gate: reasons for which clients' writes are refused.
+        answer_time: time that requests wait for their answers.
+
+        Its folder, and the memory (``storage.py``):
+
         outstanding: what waits for the log, and how far the log is.
-        knowledge: what other regions are known to have.
-        lags: how far this region is behind them.
-        fetching: entries that are read from disk, and who waits for them.
-        opening: whether effects may be issued, and of which database.
-        staleness: what would be lost with this region (its ``lag``), and what bounds that.
-        retention: whom the log is kept for.
+        retention: the members that the log is kept for.
         checkpointing: when a checkpoint is due, and what is known of the last one.
-        bootstrap: the state of another region that is taken over.
-        membership: who is a member, and this region's part in changing that.
-        durability: when a commit is to be on the disk for good.
-        answer_time: how long requests wait for their answers.
+        durability: time at which a commit is to be durable.
         memory, disk, room: what may be taken of them, and what happens at these bounds.
+        bootstrap: the state of another region that is taken over.
+        repair: the key that is compared with that of another region, and perhaps replaced.
+
+        Its part in its database (``participation.py``):
+
+        membership: the members, and this region's part in changing them.
+        numbering: the folders that numbered the effects of this region and of others.
+        compared: whether peers have the effects that are here.
+        opening: whether effects may be issued, and of which database.
+        holding: reasons for which batches of peers wait.
+
+        The other regions (``others.py``):
+
+        knowledge: what they are known to have.
+        lags: how far this region is behind them.
+        staleness: what would be lost with this region (its ``lag``), and the bounds of that.
+        stability: what all regions have; what was kept for others only is dropped then.
         links: to the peers.
-        fault: why the disk refuses; None while it does not.
     """
 
     def __init__(
         self,
         replica: Replica,
         database: Database,
+        runtime: Runtime,
         *,
         seq: int,
         folder: FolderState,
-        now: Millis,
         identity: Identity,
         peers: Peers,
-        encode: Encode,
-        clock: Callable[[], int],
-        uniform: Callable[[float, float], float],
-        make_uid: Callable[[], DatabaseUid],
         configured: Mapping[RegionId, str] | None = None,
         limits: RegionLimits | None = None,
     ) -> None:
@@ -134,169 +144,128 @@ class Region:
         Args:
             seq: the last record of the log; all of it is durable, and in the replica.
             folder: what the folder says.
-            identity: who it is; its region is the replica's.
+            identity: its name for peers; its region is the replica's.
             peers: the other regions; it is this region's alone.
             configured: those that the node's file names, and where they are; None: the peers.
-            encode: a reply to the bytes of a protocol version.
-            clock: nanoseconds that pass; for turns and answer times, not for anything that is
-                decided.
-            uniform: a random number between two; for the pauses between attempts.
-            make_uid: 16 random bytes, for a database that begins.
         """
         assert identity.region == replica.region == peers.here
         replica.touched.clear()
-        self.replica = replica
-        self.database = database
-        self.peers = peers
+        now = runtime.now()
+        self.replica, self.database, self.peers = replica, database, peers
         self.limits = limits or RegionLimits()
-        self.tick = Tick()
-        self.fetching = Fetching()
-        database.ask_for = self.fetching.ask
-        # No client waits for acknowledgements to be told, keys to expire, batches of peers: until
-        # when their entries are not read, as that has just failed.
-        self._cold_rests_until: Millis | None = None
-        self._pins = Pins(replica.residency)
-        self.outstanding = Outstanding(
-            seq, replica.vv, records_max=self.limits.commit_queue_records_max
-        )
-        self.knowledge = Knowledge(peers)
-        self.lags = Lags(
-            peers,
-            lambda: replica.vv,
-            heartbeat_interval_ms=self.limits.heartbeat_interval_ms,
-        )
-        lag = ReplicationLag(replica, peers, now=now)
-        self.staleness = Staleness(replica, lag, self.tick, now=now)
-        self.retention = Retention(peers, now=now)
-        self.checkpointing = Checkpointing(self.tick, now=now)
-        self.bootstrap = Bootstrap(
-            self.tick,
-            lambda: replica.vv,
-            patience_ms=PATIENCE.value * self.limits.inbox_wait_ms_max,
-        )
-        self.checkpointing.on_end = lambda: self._settle_acks(replica.now)
-        self.durability = Durability()
-        self.answer_time = AnswerTime(clock)
-        self.memory = MemoryBound()
-        self.disk = DiskBound(self.tick)
-        self.disk.wants_checkpoint = self._want_checkpoint_of_news
-        self.memory.wants_checkpoint = self.checkpointing.want_an_end
-        self.memory.checkpoint_comes = lambda: self.checkpointing.is_coming
-        self.room = Room(self.memory, self.disk)
-        self.room.on_change = self._refuse_or_take_data
-        self.room.on_go_on = self.tick.open
-        self.staleness.on_limit = self._limit_or_not
-        self.staleness.on_room = self._try_again
-        self.fault: str | None = None
-        self._encode = encode
-        self._clock = clock
-        self._clients: dict[int, Client] = {}
+        ground = Ground(replica, database, peers, runtime, self.limits, now)
+        self.tick, self.deadlines = ground.tick, ground.deadlines
+        # The last time that was passed to this region, and the time at which a tick last ended.
+        self._now = now
+        self._looked_ms: Millis | None = None
         self._told: list[Parcel] = []
-        self._was_refused = False
         self._cuts_noted: Set[RegionId] = frozenset()
-        database.register(Wait(database, self.outstanding, self.knowledge).commands())
-        self.membership = Membership(
-            replica,
-            self.tick,
-            kept=folder.membership,
-            instance=make_uid(),
-            votes_are_proven=folder.is_proven or folder.is_same,
-            configured=peers.addresses if configured is None else configured,
-            uniform=uniform,
-            issue=self._issue,
-            is_stable=self._has_stable_members,
-            lacking=self._lacking_members,
-            is_level=self._is_level,
-            durable_vv=lambda: self.outstanding.durable_vv,
-            recovers=lambda: self.opening.is_recovering,
-            now=now,
+
+        front = ClientSide(ground)
+        self.fetching, self.clients, self.cold = front.fetching, front.clients, front.cold
+        self.gate, self.answer_time = front.gate, front.answer_time
+
+        storage = Storage(ground, seq=seq)
+        self.outstanding, self.retention = storage.outstanding, storage.retention
+        self.checkpointing, self.durability = storage.checkpointing, storage.durability
+        self.memory, self.disk, self.room = storage.memory, storage.disk, storage.room
+        self.bootstrap, self.repair = storage.bootstrap, storage.repair
+
+        self._participation = part = Participation(
+            ground,
+            front.gate,
+            storage,
             surroundings=self,
+            folder=folder,
+            configured=peers.addresses if configured is None else configured,
+            run_id=identity.run_id,
         )
-        readiness = Readiness(
+        self.membership, self.numbering = part.membership, part.numbering
+        self.compared, self.opening, self.holding = part.compared, part.opening, part.holding
+
+        self._others = others = Others(ground, front, storage, part)
+        self.knowledge, self.lags = others.knowledge, others.lags
+        self.staleness, self.stability = others.staleness, others.stability
+
+        self.links = self._linked(ground, identity)
+        self.tick.follow = self._follow
+        # The log may have newer members than the folder.
+        self._follow_members()
+        self.opening.look()
+        # The clock goes on while a process is down: keys may have expired that no client asks for.
+        self.tick.open()
+
+    def _linked(self, ground: Ground, identity: Identity) -> Links:
+        """The links to the peers, and this region as they see it."""
+        peers, runtime, now = ground.peers, ground.runtime, ground.now
+        routes = Routes(
             peers,
-            database=folder.database,
-            is_proven=folder.is_proven,
-            has_effects=bool(replica.vv),
-            make_uid=make_uid,
-        )
-        peer_runs = PeerRuns()
-        self.opening = Opening(
-            replica,
-            self.outstanding,
+            self._participation.peer_runs,
             self.tick,
-            readiness,
-            stored=folder.database,
-            peer_runs=peer_runs,
-            catching_up=CatchingUp(
-                peers,
-                lambda: replica.vv,
-                now=now,
-                is_held=peer_runs.is_held,
-                rests=self._holds_links,
-                answer_ms_max=self.limits.catch_up_answer_ms_max,
-                stall_ms_max=self.limits.catch_up_stall_ms_max,
-            ),
+            now=now,
+            relay_after_ms=self.limits.inbox_wait_ms_max,
         )
-        self.opening.on_obstacle = self._refuse_or_accept
-        self.opening.no_member = self._no_member
-        peer_runs.watch([self._note_held])
         own = OwnSide(
             identity=identity,
-            replica=replica,
-            channels=database.channels,
+            replica=self.replica,
+            database=self.database,
             outstanding=self.outstanding,
             knowledge=self.knowledge,
             lags=self.lags,
-            replication_lag=lag,
+            replication_lag=self.staleness.lag,
             opening=self.opening,
             membership=self.membership,
+            numbering=self.numbering,
+            compared=self.compared,
             retention=self.retention,
             bootstrap=self.bootstrap,
             claims=Claims(peers, self.outstanding, self.opening),
-            routes=Routes(
-                peers,
-                now=now,
-                relay_after_ms=self.limits.inbox_wait_ms_max,
-                is_held=self.opening.peer_runs.is_held,
-            ),
+            routes=routes,
             tick=self.tick,
             limits=self.limits,
-            learn=self.learn,
-            arrived=self._note_arrived,
-            is_awaited=self._is_awaited,
-            holds_links=self._holds_links,
-            is_held=self._is_held,
+            stability=self.stability,
+            holding=self.holding,
+            repair=self.repair,
+            cold=self.cold,
         )
-        self.links = Links(own, peers, now=now, uniform=uniform, clock=clock)
-        self.membership.members.on_known.append(self._follow_members)
-        self.membership.members.on_removal = self.links.reopen
-        # The log may tell of newer ones than the folder.
-        self._follow_members()
-        self.opening.look()
-        # The clock goes on while a process is down: keys may be over that nobody asks for.
-        self.tick.open()
+        return Links(own, peers, now=now, uniform=runtime.uniform, clock=runtime.clock)
+
+    def _follow(self, event: Event) -> None:
+        """Have the parts follow what another one posted; see ``events.py``."""
+        match event:
+            case Signal.REASONS:
+                self.opening.look()
+            case Signal.STANDING:
+                self.links.tell_standing()
+            case Signal.ROUTES:
+                self.links.look_at_routes()
+            case Signal.CHECKPOINT_ENDED:
+                # SAVE waits for it.
+                self.clients.settle_acks(self.replica.now)
+            case Signal.ASKING | Signal.REMOVAL:
+                self.links.reopen()
+            case Signal.LOSS:
+                self.membership.note_lost()
+            case Signal.MEMBERS:
+                self._follow_members()
+            case Signal.FOLDER_BEGUN:
+                self.links.begin_again()
+            case NewerFolder(region, has_begun):
+                self._follow_newer_folder(region, has_begun=has_begun)
+            case EffectsEnded(ends):
+                self._follow_ends_of_incarnations(ends)
+            case BidUnanswered(peer):
+                self.links.ask_again(peer)
+            case HeldChanged(region):
+                if self._participation.peer_runs.is_held(region):
+                    self.bootstrap.held.add(region)
+                self.links.note_held(region)
+            case HistoriesDiffer(peer):
+                self.links.part_from(peer)
+            case _:
+                assert_never(event)
 
     # --- Clients ------------------------------------------------------------------------------
-
-    def connect(self, receiver: Receiver) -> Client:
-        """A new client, whose replies ``receiver`` gets."""
-        client = Client(
-            self.database.open_session(),
-            receiver,
-            database=self.database,
-            tick=self.tick,
-            fetching=self.fetching,
-            settle=self._settle,
-            encode=self._encode,
-            clock=self._clock,
-        )
-        self._clients[client.session.id] = client
-        return client
-
-    def disconnect(self, client: Client) -> None:
-        """The client is gone."""
-        client.end()
-        self._clients.pop(client.session.id, None)
 
     def change(
         self,
@@ -320,59 +289,10 @@ class Region:
         try:
             result = self.database.change(now, change, writes=writes, adds=adds)
         finally:
-            # Also what was done before an error has to be told and logged.
-            self._settle(now)
+            # Changes made before an error have to be told and logged as well.
+            self.clients.settle(now)
             self.tick.open()
         self.tick.owe(Parcel(receiver, [result], 1, 0))
-
-    def unblock(self, session_id: int, *, with_error: bool) -> bool:
-        """CLIENT UNBLOCK: end a client's waiting; returns whether it waited."""
-        served = self.database.unblock(session_id, with_error=with_error)
-        if served is None:
-            return False
-        self._answer(*served)
-        return True
-
-    def end_pause(self, now: Millis) -> None:
-        """CLIENT PAUSE is over: serve the blocked, then run what was postponed."""
-        for session, reply in self.database.serve_all(now):
-            self._answer(session, reply)
-        for client in self._clients.values():
-            client.go_on()
-        self.tick.open()
-
-    def _limit_or_not(self) -> None:
-        """A bound on what lags was set, or taken away."""
-        self.database.limit = self.staleness if self.staleness.limits_writes else None
-
-    def _refuse_or_take_data(self) -> None:
-        """There is no room for more data, or there is again."""
-        self.database.full = self.room if self.room.is_full else None
-
-    def _try_again(self, session_id: int) -> bool:
-        """A client's write was throttled, and may be tried again; returns whether it is there."""
-        client = self._clients.get(session_id)
-        if client is not None:
-            client.go_on()
-        return client is not None
-
-    def _settle(self, now: Millis) -> None:
-        """Something was changed: serve who waited for it."""
-        for session, reply in self.database.settle(now):
-            self._answer(session, reply)
-
-    def _settle_acks(self, now: Millis) -> None:
-        """Other regions, or the disk, have more: serve who waited for that."""
-        if not self.database.waiting_count:
-            return
-        for session, reply in self.database.settle_acks(now):
-            self._answer(session, reply)
-
-    def _answer(self, session: Session, reply: Reply) -> None:
-        client = self._clients.get(session.id)
-        # A session that is not ours belongs to whoever else calls the database.
-        if client is not None:
-            client.answer(reply)
 
     # --- Peers --------------------------------------------------------------------------------
 
@@ -385,7 +305,7 @@ class Region:
         gone: Collection[RegionId] = (),
         is_active_here: bool = True,
     ) -> None:
-        """The other regions are these from now on; see ``Peers.change``.
+        """Change the other regions; see ``Peers.change``.
 
         Links begin and end by themselves.  Nothing happens if nothing has changed.
         """
@@ -394,6 +314,7 @@ class Region:
         )
         if change is None:
             return
+        self._follow_peers(change)
         self.tick.notice(
             "info",
             "the peers have changed",
@@ -408,180 +329,116 @@ class Region:
         self.staleness.note_peers()
         self.opening.look()
         self.opening.note_time(now)
-        self._forget_stable()
-        # They may wait for a removed one, or have what an activated one has.
-        self._settle_acks(now)
+        self.stability.forget_stable()
+        # They may wait for a removed region, or have what an activated one has.
+        self.clients.settle_acks(now)
         self.tick.open()
 
-    def learn(
-        self,
-        region: RegionId,
-        durable_vv: VersionVector,
-        *,
-        by: RegionId | None = None,
-        regains: bool = False,
-    ) -> None:
-        """A region's durable version vector, from its ack or heartbeat or by gossip.
-
-        Args:
-            by: who says so; None: the region itself.
-            regains: the region says that it recovers.
-        """
-        if by in (None, region):
-            self.retention.note_durable(region, durable_vv)
-        else:
-            self.retention.note_told(region, durable_vv)
-        if self.knowledge.learn(region, durable_vv, regains=regains):
-            self._forget_stable()
-            self._settle_acks(self.replica.now)
-            self.tick.open()
+    def _follow_peers(self, change: PeersChange) -> None:
+        """Have the parts follow that keep something for a peer."""
+        self.retention.follow_peers(change)
+        self._others.follow_peers(change)
+        self._participation.follow_peers(change)
+        self.links.follow_peers(change)
 
     def freshness(self, at: float) -> Freshness:
-        """How current this region is, at a time in seconds of the clock that its links have."""
+        """Freshness of this region, at a time in seconds of the clock that its links have."""
         return self.lags.freshness(self.links.heard, to_ms(at))
 
-    def _note_arrived(self) -> None:
-        self.links.may_apply = True
+    def behind_ms(self, pull: Pull, at: float, now: Millis) -> int:
+        """Time for which this region may have lacked something that a peer has.
+
+        Args:
+            at: as of ``freshness``.
+        """
+        lag_ms = self.lags.lag_ms(pull.peer, to_ms(at))
+        # A peer that was never heard is behind since the node started.
+        return pull.silent_ms(now) if lag_ms is None else lag_ms
 
     def apply_arrivals(self, now: Millis) -> None:
-        """Apply what peers sent, for a few milliseconds; ``Ready.applies`` says if there is more.
+        """Apply what peers sent, for a few milliseconds; ``Ready.applies`` says if more waits.
 
-        It rests while the disk refuses or cannot keep up: what is applied must be logged; and while
-        memory is full and being freed, or a checkpoint is late.  Links read nothing more
-        meanwhile.
+        It rests while the disk refuses or cannot keep up, as what is applied must be logged.  It
+        also rests while memory is full and being freed, or while a checkpoint is late.  Links read
+        nothing more then.
         """
-        if not self._may_apply():
+        if not (self.tick.may_apply and self._may_apply()):
             return
         if self.links.apply(now):
             self.opening.note_time(now)
-            self._settle(now)
-            self._settle_acks(now)
+            self.clients.settle(now)
+            self.clients.settle_acks(now)
         self.tick.open()
 
     def _may_apply(self) -> bool:
         return (
-            self.links.may_apply
-            and self.fault is None
+            self.gate.fault is None
             and not self.outstanding.is_congested
-            and not self._holds_links()
-        )
-
-    def _holds_links(self) -> bool:
-        """Whether what peers sent waits for a checkpoint, for what leaves memory, or until a state
-        is taken over; or until all members have answered, as one of them may have been removed."""
-        asks_members = self.membership.known.epoch > 0 and self.opening.is_asking
-        return (
-            self.memory.holds_links
-            or self.checkpointing.holds_links
-            or self.bootstrap.holds_links
-            or asks_members
+            and not self.holding.holds_links
         )
 
     def bootstrap_wanted(self, now: Millis) -> RegionId | None:
-        """From whom to take a state over now, as effects lack that no peer brings; None: from
-        nobody."""
-        if self.fault is not None:
+        """Peer whose state to take over now, as effects lack that no peer brings; None: none."""
+        if self.fault is not None or self.holding.asks_members or not self.repair.is_idle:
             return None
-        is_held = self.opening.peer_runs.is_held
+        is_held = self._participation.peer_runs.is_held
         held = min(filter(is_held, self.links.pulls), default=None)
         return self.bootstrap.wanted(self._lacking, self.links.heard, now, held=held)
 
     @property
     def bootstrap_lacks(self) -> bool:
-        """Whether effects lack here that a peer has cut from its log."""
+        """True if effects lack here that a peer has cut from its log."""
         return any(self._lacking.values())
 
     @property
     def _lacking(self) -> dict[RegionId, Collection[RegionId]]:
         return {peer: pull.lacking for peer, pull in self.links.pulls.items()}
 
-    def _note_held(self, peer: RegionId) -> None:
-        if self.opening.peer_runs.is_held(peer):
-            self.bootstrap.held.add(peer)
+    # --- A repair of one key ------------------------------------------------------------------
 
-    def merge(self, merging: Merging, now: Millis) -> None:
-        """Take over the state of another region: end a merge.
+    def hold_for_repair(self, key: bytes, source: RegionId) -> None:
+        """Apply nothing, and take no writes, from now on."""
+        self.repair.hold(key, source)
+        self.bootstrap.is_lent = True
+        self.bootstrap.progress = CopyProgress(self.tick)
+        self.gate.refuse(Cause.REPAIR, self.repair.obstacle)
 
-        The log must say already that it does not have the effects which come by it.
+    def aim_for_repair(self, upto: VersionVector) -> None:
+        """Apply what is missing up to a version vector, and nothing beyond."""
+        self.repair.aim(upto)
+        self.tick.may_apply = True
+        self.tick.open()
+
+    def end_repair(self) -> None:
+        """End the repair: everything goes on."""
+        self.repair.end()
+        self.bootstrap.is_lent = False
+        self.gate.refuse(Cause.REPAIR, None)
+        self.tick.may_apply = True
+        self.tick.open()
+
+    def merge(self, merging: Merging | Repairing, now: Millis) -> None:
+        """Take over the state of another region, or a key of it: end a merge.
+
+        The log must already say that it lacks the effects which come by the merge.
 
         Raises:
-            ContentError: an image says what cannot be.  The region is of no use from then on.
+            ContentError: an image has impossible content.  The region is of no use from then on.
             UnreadableError: an entry cannot be read.  Likewise.
         """
         self.replica.merge(merging, now)
-        self.links.note_merged()
-        self._settle(now)
-        self._settle_acks(now)
+        if merging.merged.key is None:
+            self.links.note_merged()
+        self.clients.settle(now)
+        self.clients.settle_acks(now)
         self.opening.note_time(now)
         self.opening.look()
         self.tick.open()
 
-    def _forget_stable(self) -> None:
-        """Drop what is kept only for effects that can no longer arrive.
-
-        While this region recovers, effects of its own that it lost can: they are concurrent to
-        whatever it has heard since.
-        """
-        if self.replica.kept_until_stable and not self.opening.is_recovering:
-            self.replica.forget_stable(self.knowledge.stable(self.outstanding.durable_vv))
-
-    # --- Entries that are on disk -------------------------------------------------------------
-
-    def note_fetched(self, asked: Sequence[int], bodies: Mapping[int, bytes], now: Millis) -> None:
-        """A request of ``Ready.fetch`` was read: the bodies of its images, as they are kept.
-
-        What was read ahead may be missing.
-        """
-        residency = self.replica.residency
-        for number, body in bodies.items():
-            residency.arrive(number, body)
-        self._pins.add(bodies)
-        self._go_on(self.fetching.note_fetched(asked, len(bodies)), now)
-
-    def note_fetch_failed(self, asked: Sequence[int], reason: str, now: Millis) -> None:
-        """The image in front of a request cannot be read."""
-        if self.fetching.fault is None:
-            self.tick.notice("error", "entries cannot be read from disk", reason=reason)
-        waiters = self.fetching.note_failed(asked, reason)
-        if self._go_on_in_background in waiters:
-            self._cold_rests_until = Millis(now + COLD_REST_MS.value)
-        self._go_on([one for one in waiters if one != self._go_on_in_background], now)
-
-    def _go_on(self, waiters: Sequence[GoOn], now: Millis) -> None:
-        for go_on in waiters:
-            go_on()
-        for session, reply in self.database.serve_fetched(now):
-            self._answer(session, reply)
-        self.tick.open()
-
-    def _ask_in_background(self, images: Sequence[int], now: Millis) -> None:
-        """Have images read that no client waits for, unless that failed a moment ago."""
-        if self._cold_rests_until is None:
-            # What failed before the rest was told then.
-            while self.fetching.ask(images, self._go_on_in_background) is not None:
-                pass
-            self.tick.open()
-
-    def _go_on_in_background(self) -> None:
-        """What stands still for want of entries is tried again; acknowledgements, by each tick."""
-        self.links.may_apply = True
-        self.replica.expiry_is_held = False
-
-    def _is_awaited(self) -> bool:
-        """Whether somebody waits to hear what peers have: WAIT, or a bound on what lags."""
-        return self.database.is_awaiting_peers or self.database.limit is not None
-
-    def _is_held(self, batch: EffectBatch, now: Millis) -> bool:
-        """Whether a batch has to wait for entries that are on disk."""
-        images = self.replica.needs_of(batch)
-        if images:
-            self._ask_in_background(images, now)
-        return bool(images)
-
     # --- The log ------------------------------------------------------------------------------
 
     def note_logged(self, seq: int, now: Millis, *, durable: bool) -> None:
-        """The log has every record up to ``seq``.
+        """Note that the log has every record up to ``seq``.
 
         Args:
             durable: a power cut cannot take them back either.
@@ -590,32 +447,32 @@ class Region:
         self._told += outstanding.note_logged(seq)
         if durable:
             self.note_durable(outstanding.mark(), now)
-        self._accept_again()
-        if outstanding.relieve():
-            self._wake_clients()
-        self.opening.note_logged()
-        self.opening.note_time(now)
+        if self.gate.fault is not None:
+            self._accept_again()
+        if outstanding.is_congested and outstanding.relieve():
+            self.clients.wake_all()
+        opening = self.opening
+        if opening.readiness.is_recovering:
+            opening.note_logged()
+        if not opening.catching_up.is_level:
+            opening.note_time(now)
         self.links.note_logged(seq, now)
         self.tick.open()
 
     def note_durable(self, mark: Mark, now: Millis) -> None:
-        """A sync that began at ``mark`` is done."""
+        """Note that a sync that began at ``mark`` is done."""
         self.outstanding.note_durable(mark)
         self.membership.note_durable(self.outstanding.durable_seq, now)
-        self._accept_again()
-        self._forget_stable()
-        # WAITAOF may wait for nothing but this.
-        self._settle_acks(now)
+        if self.gate.fault is not None:
+            self._accept_again()
+        self.stability.forget_stable()
+        # WAITAOF may wait for just this.
+        self.clients.settle_acks(now)
         self.tick.open()
 
-    def _want_checkpoint_of_news(self) -> None:
-        """The folder is full: one lets the log be cut, unless the last one has all there is."""
-        if self.outstanding.logged_seq > self.checkpointing.seq:
-            self.checkpointing.want()
-
     def note_synced(self, mark: Mark, now: Millis) -> None:
-        """As ``note_durable``, and links are told of it, both ends: who waits there need not wait
-        for what comes next on a quiet link."""
+        """Do as ``note_durable``, and wake links at both ends: waiting clients there do not have
+        to wait for the next message of a quiet link."""
         before = self.outstanding.durable_vv
         self.note_durable(mark, now)
         self.opening.note_logged()
@@ -624,126 +481,183 @@ class Region:
             self.links.ack_soon()
 
     def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
-        """The log begins there: it was opened, or cutting it came to an end."""
+        """Note where the log begins: it was opened, or cutting it came to an end."""
         self.retention.note_beginning(first_seq, begins)
         self.retention.cutting_seq = 0
         self.links.wake_serves()
         self.tick.open()
 
     def note_refused(self, reason: str) -> None:
-        """The disk refused, commits or a sync: who waits hears that the outcome is unknown."""
-        if self.fault is None:
+        """Note that the disk refused commits or a sync: waiting clients hear that the outcome is
+        unknown."""
+        if self.gate.fault is None:
             self.tick.notice(
                 "error", "the log cannot be written; writes are refused", reason=reason
             )
-        self.fault = reason
-        self._refuse_or_accept()
+        self.gate.refuse(Cause.DISK, reason)
         self._told += made_uncertain(self.outstanding.take_parcels())
         # Their writes are refused from here on, and their reads are answered.
-        self._wake_clients()
+        self.clients.wake_all()
         self.tick.open()
 
     @property
     def is_congested(self) -> bool:
-        """More waits for the disk than should: take nothing new from clients."""
+        """True if more waits for the disk than should: take nothing new from clients."""
         return self.outstanding.is_congested and self.fault is None
 
-    def _wake_clients(self) -> None:
-        for client in self._clients.values():
-            self.tick.wake(client.receiver)
-
     def _accept_again(self) -> None:
-        if self.fault is not None:
-            self.tick.notice("info", "the log can be written again; writes are accepted")
-            self.fault = None
-            self._refuse_or_accept()
+        self.tick.notice("info", "the log can be written again; writes are accepted")
+        self.gate.refuse(Cause.DISK, None)
+
+    @property
+    def fault(self) -> str | None:
+        """Reason why the disk refuses; None while it does not."""
+        return self.gate.fault
 
     @property
     def refuses_writes(self) -> str | None:
-        """Why writes are refused at present; None while they are accepted."""
+        """Reason why writes are refused at present; None while they are accepted."""
         fault = self.database.fault
         if fault is not None and self.fault is None:
             return self._stale_reason(fault)
         return fault if fault is not None else self.staleness.obstacle
 
     def _stale_reason(self, reason: str) -> str:
-        """Why a region that lacks effects takes no writes, with the state that it gets or could
-        not get."""
+        """Reason why a region that lacks effects takes no writes, with the progress or the failure
+        of the state that it takes over."""
         if self.bootstrap.phase in (Phase.COPYING, Phase.MERGING):
             told = self.bootstrap.told(self.replica.region)
-            # A member that has not answered holds it back in any case.
+            # A member that has not answered holds writes back in any case.
             return f"{reason}. Meanwhile {told}" if self.opening.is_asking else told
         failure = self.bootstrap.told_failure()
         return f"{reason}; {failure}" if failure and self.bootstrap_lacks else reason
 
-    def _refuse_or_accept(self) -> None:
-        refused_before = self.database.fault is not None
-        fault = self.fault if self.fault is not None else self.opening.obstacle
-        self.database.fault = fault if fault is not None else self.membership.sealing.obstacle
-        self.database.statistics.refused_because = (
-            REFUSED_BY_DISK if self.fault is not None else REFUSED_AS_STALE
-        )
-        if refused_before and self.database.fault is None:
-            # Keys whose time came meanwhile are still to be deleted.
-            self._was_refused = True
-            self.tick.open()
-
     def note_folder(self, change: FolderChange, now: Millis) -> None:
-        """The folder says it, durably."""
+        """Note that the folder says it, durably."""
+        self._now = now
         if isinstance(change, StoreMembership):
             self.membership.note_folder(change, now)
+            return
+        if isinstance(change, StoreIncarnations):
+            self.numbering.note_folder(change)
+            self.tick.may_apply = True
+            self.opening.look()
+            # A database of one region asks nobody, and confirms its folder before the first tick.
+            self._note_recovered(now)
+            # What it waited for may have ended.
+            self.opening.note_time(now)
+            self.stability.forget_stable()
+            # Clients that wait for effects which are lost by it are told so.
+            self.clients.serve_all(self.replica.now)
+            self.tick.open()
             return
         self.opening.note_folder(change)
         # Its peers answered while it recovered: it may be level with them already.
         self.opening.note_time(now)
         # It may have recovered.
-        self._forget_stable()
+        self.stability.forget_stable()
         self.tick.open()
+
+    def _note_recovered(self, now: Millis) -> None:
+        """Vote again, if all that a folder which lost votes waits for was heard."""
+        if isinstance(self.opening.folder_change, Confirm):
+            self.membership.note_recovered(now)
 
     @property
     def folder_change(self) -> FolderChange | None:
-        """What the folder is to say next; None: it says what it should."""
+        """The next thing that the folder is to say; None: it says what it should."""
         change = self.opening.folder_change
+        heard = self.numbering.folder_change or self.membership.folder_change
         if isinstance(change, Confirm):
-            # A folder that is confirmed proves its votes: it must have what the members answered.
-            return self.membership.folder_change or change
-        return change or self.membership.folder_change
+            # A folder that is confirmed proves its votes, and does not ask: it must have what the
+            # members answered.
+            confirm = None if self.membership.lacks_votes else change
+            return heard or confirm
+        return change or heard
+
+    def _due_folder_change(self) -> FolderChange | None:
+        change = self.folder_change
+        # A confirmation may wait for votes, and is due again when something else happens.
+        self.tick.folder_is_due = change is not None or self.opening.folder_change is not None
+        return change
+
+    def _follow_newer_folder(self, region: RegionId, *, has_begun: bool) -> None:
+        if not self.numbering.is_newest(region):
+            self.opening.note_earlier_folder(region)
+        if has_begun:
+            # A state that was copied before may have effects of it that do not count any more.
+            self.bootstrap.held.add(region)
+        self.links.note_incarnation(region, has_begun=has_begun)
+
+    def _follow_ends_of_incarnations(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends do not count any more, and that their numbers are
+        used again: no region has the new ones, whatever it was known to have."""
+        self.knowledge.note_ends(ends)
+        self.retention.note_ends(ends)
+        self.lags.note_ends(ends)
+        self.opening.catching_up.note_ends(ends)
+        self.tick.open()
 
     # --- Members ------------------------------------------------------------------------------
 
     def _follow_members(self) -> None:
-        """Other members are known: links begin and end by them."""
+        """Begin and end links by the members that are known now."""
         members = self.membership.known
         if members.epoch:
-            cuts = self.membership.cuts
+            cuts, here = self.membership.cuts, self.replica.region
+            # A removed region counts itself as before: what it keeps is what can be salvaged.
+            own = {here} if self.membership.members.is_removed else frozenset()
             self.change_peers(
-                self.replica.now,
+                # The clock of a region that has done nothing yet does not show the time.
+                Millis(max(self.replica.now, self._now)),
                 self.membership.members.peers,
-                leaving=cuts.leaving,
-                gone=cuts.final,
+                leaving=cuts.leaving | own,
+                gone=cuts.final.keys() - own,
                 is_active_here=self.membership.members.obstacle is None,
             )
             self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self.opening.look()
+        self.stability.forget_stable()
         # What is said from here on is said at this epoch.
         self.links.tell_standing()
 
     def _note_ends(self, cuts: Mapping[RegionId, int]) -> None:
-        """The cuts of these removed regions are final, and the folder has them: who waits for
-        effects beyond one is told that they are lost, readers of streams too."""
+        """Note that the cuts of these removed regions are final, and the folder has them: clients
+        that wait for effects beyond one, and readers of streams, are told that they are lost."""
         if cuts.keys() == self._cuts_noted:
             return
         self._cuts_noted = cuts.keys()
         self.replica.ends = removed_ends(cuts)
-        for session, reply in self.database.serve_all(self.replica.now):
-            self._answer(session, reply)
+        self.clients.serve_all(self.replica.now)
         self.tick.open()
 
-    def _issue(self, effect: ChangeMembers) -> None:
-        self.database.change(self.replica.now, lambda replica, _: replica.issue(effect))
-        self.tick.open()
+    @property
+    def has_members_everywhere(self) -> bool:
+        """True if all regions that count are known to have the last epoch's effect durably."""
+        applied = self.membership.part.members
+        return applied.epoch == self.membership.known.epoch and self.stability.has_stable_members(
+            applied
+        )
 
-    def _is_level(self) -> bool:
+    # --- The region as its membership uses it (``surroundings.py``) ----------------------------
+
+    def has_stable_members(self, members: Members) -> bool:
+        return self.stability.has_stable_members(members)
+
+    def lacking_members(self, members: Members) -> list[RegionId]:
+        return self.stability.lacking_members(members)
+
+    def issue_members(self, effect: ChangeMembers) -> None:
+        # Though clients' writes are refused: perhaps they are because of a dead region that this
+        # removes.
+        if self.gate.fault is None:
+            now = self.replica.now
+            self.database.change_anyway(now, lambda replica, _: replica.issue(effect))
+            self.clients.settle(now)
+            self.tick.open()
+
+    @property
+    def is_level(self) -> bool:
         opening = self.opening
         return (
             not opening.is_recovering
@@ -752,116 +666,86 @@ class Region:
             and self.bootstrap.phase is Phase.IDLE
         )
 
-    def _has_stable_members(self, members: Members) -> bool:
-        """Whether the effect of the last epoch is causally stable here; not while it recovers."""
-        if not members.epoch:
-            return True
-        dot = members.history[-1].dot
-        if dot is None or self.opening.is_recovering:
-            return False
-        return self.knowledge.stable(self.outstanding.durable_vv).get(dot.region, 0) >= dot.n
-
-    def _lacking_members(self, members: Members) -> list[RegionId]:
-        """Who is not known to have the effect of the last epoch durably."""
-        dot = members.history[-1].dot if members.epoch else None
-        if dot is None:
-            return []
-        others = sorted(self.peers.counting - {dot.region})
-        return [one for one in others if self.knowledge.of(one).get(dot.region, 0) < dot.n]
-
-    # --- A seal (``sealing.Surroundings``) ----------------------------------------------------
-
-    def _no_member(self) -> str | None:
-        """Why nothing may be issued, as far as the members are concerned; None: it may."""
-        sealing = self.membership.sealing
-        return self.membership.members.obstacle or (sealing.obstacle if sealing.is_final else None)
-
     def others_have(self) -> Mapping[RegionId, int]:
         here = self.replica.region
         return {one: self.knowledge.of(one).get(here, 0) for one in self.peers.active}
-
-    def durable_issued(self) -> int:
-        return self.outstanding.durable_vv.get(self.replica.region, 0)
 
     def hand_over(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
         try:
             with self.replica.residency.in_place():
                 self.database.change_anyway(now, change)
         finally:
-            self._settle(now)
+            self.clients.settle(now)
             self.tick.open()
-
-    def keep_seal(self) -> None:
-        self.membership.keep()
-
-    def refuse_or_accept(self) -> None:
-        self.opening.look()
-        self._refuse_or_accept()
 
     # --- Time ---------------------------------------------------------------------------------
 
     def pass_time(self, now: Millis) -> None:
-        """Do what the clock brings: keys expire, blocked commands end."""
+        """Act on the time: keys expire, blocked commands end."""
         self.opening.note_time(now)
-        if self._cold_rests_until is not None and self._cold_rests_until <= now:
-            self._cold_rests_until = None
-            self._go_on_in_background()
-        for session, reply in self.database.expire(now):
-            self._answer(session, reply)
+        self.cold.pass_time(now)
+        self.clients.expire(now)
         self.staleness.pass_time(now)
+        self.numbering.bidding.look(now)
         self.membership.look(now)
         self.tick.open()
-
-    def _next_deadline(self) -> Millis | None:
-        deadlines = (
-            self.database.next_deadline(),
-            self.opening.catching_up.deadline,
-            self.staleness.next_deadline(),
-            self._cold_rests_until,
-            self.membership.deadline,
-        )
-        return min((one for one in deadlines if one is not None), default=None)
 
     # --- Out ----------------------------------------------------------------------------------
 
     def ready(self, now: Millis) -> Ready:
-        """End the tick; its output."""
-        if self._was_refused:
-            self._was_refused = False
+        """End the tick; return its output."""
+        if self.gate.takes_again:
+            self.gate.takes_again = False
             self.pass_time(now)
+        if self.database.notifications.is_on:
+            self.database.notifications.tell()
         records = self.replica.take_records(now)
         self.database.note_sealed()
-        self._pins.note_tick()
+        if self.cold.pins.pinned:
+            self.cold.pins.note_tick()
         cold = self.replica.take_cold()
         if cold:
-            self._ask_in_background(cold, now)
+            self.cold.ask_in_background(cold)
         if records:
             self.staleness.lag.note_issued(now)
-        self.staleness.look(now)
-        self.links.look_for_news()
-        if isinstance(self.opening.folder_change, Confirm):
-            self.membership.note_recovered(now)
-        parcels, woken, links, notices = self.tick.close()
+        if self.staleness.is_on or now != self._looked_ms:
+            self._looked_ms = now
+            self.staleness.look(now)
+        if self.links.serves:
+            self.links.look_for_news()
+        tick = self.tick
+        # The event for which a region that recovers waits may come by anything.
+        folder_is_due = tick.folder_is_due or self.opening.readiness.is_recovering
+        if folder_is_due:
+            self._note_recovered(now)
+        parcels, woken, links, notices = tick.close()
         told, self._told = self._told, []
         if records:
-            if self.fault is not None:
+            if self.gate.fault is not None:
                 # Replies that follow do not wait, so these must not either.
                 told += made_uncertain(parcels)
                 parcels = []
             self.outstanding.add(records, parcels)
-            self.links.note_left(self.outstanding.left_seq)
-        elif parcels and (self.fault is not None or not self.outstanding.hold(parcels)):
+            if self.links.applied:
+                self.links.note_left(self.outstanding.left_seq)
+            if self.replica.members is not self.membership.seen:
+                outstanding = self.outstanding
+                self.membership.note_left(outstanding.left_seq, outstanding.durable_seq, now)
+        elif parcels and (self.gate.fault is not None or not self.outstanding.hold(parcels)):
             told += parcels
-        self.membership.note_left(self.outstanding.left_seq, self.outstanding.durable_seq, now)
+        # Clients that wait, keys that expire; and the region's own parts.
+        deadline, earliest = self.database.next_deadline(), self.deadlines.earliest
+        if earliest is not None and (deadline is None or earliest < deadline):
+            deadline = earliest
         return Ready(
             records=records or NO_RECORDS,
             parcels=told,
             woken=woken,
             links=links,
-            fetch=self.fetching.take(),
-            letters=self.membership.take_letters(),
-            folder=self.folder_change,
-            applies=self._may_apply(),
-            deadline=self._next_deadline(),
+            fetch=self.fetching.take() if self.fetching.requests else [],
+            letters=tick.take_letters() if tick.letters else [],
+            folder=self._due_folder_change() if folder_is_due or tick.folder_is_due else None,
+            applies=tick.may_apply and self._may_apply(),
+            deadline=deadline,
             notices=notices,
         )

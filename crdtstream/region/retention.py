@@ -1,22 +1,22 @@
-"""Up to where the log may be cut, and whom its records are kept for; without any IO.
+"""Retention: how far the log may be cut, and for which members records are kept; without IO.
 
-A record is needed here until a checkpoint has what it did, and by a member until that has it
+A record is needed here until a checkpoint has what it did, and by a member until the member has it
 *durably*: what a power cut could take back there has to be sent again.
 
     log        1 ·············· 40 ·················· 70 ······· 100
                └─ cut may go ──┘└── member 3 lacks ──────────────┘
                                     from 41 on                   checkpoint: 90
 
-A member that stays *away* is waited for only so far: until the log has grown by
-``backlog_bytes_max`` behind what it lacks, or ``backlog_ttl_s`` has passed since it last came on.
-From then on the log is cut without regard to it, and when it comes back it needs a *bootstrap*
-(``rules`` 17).
+For a member that stays *away*, the log is kept only so far: until the log has grown by
+``backlog_bytes_max`` behind what it lacks, or ``backlog_ttl_s`` has passed since it last made
+progress.  From then on the log is cut without regard to it.  When it reconnects it needs a
+*bootstrap* (``rules`` 17).
 
 But a record stays, whatever the bounds and the checkpoints say, while it has an effect that no
-other member is known to durably have: it may be the *only copy*, of whatever origin.  Else two
-regions, each alone for longer than the bounds, cut what only they have, and never become equal
-again.  One other member that has the effect will do; a region without members keeps nothing for
-this.
+other member is known to durably have: it may be the *only copy*, of whatever origin.  Otherwise two
+regions, each alone for longer than the bounds, would cut what only they have, and never become
+equal again.  One other member that has the effect will do; a region without members keeps nothing
+for this.
 
     log        1 ·············· 40 ·················· 70 ······· 100
                └─ member 3 has ─┘                     │
@@ -25,26 +25,27 @@ this.
 
 ``maxdisk`` and ``replication_lag_action`` bound how much that can be.
 
-Since when a member is away outlives this region's process (``absences``): a node that restarts
-each hour does not keep its log for ever.  But while the node was down the member may have come
-back, so it is given a moment to open its link before time is a reason to give it up.
+The time since when a member is away outlives this region's process (``absences``): a node that
+restarts each hour does not keep its log for ever.  But while the node was down the member may have
+returned, so it gets a moment to open its link before time is a reason to give it up.
 
-Away is who has no link to this region, and who has one but has made nothing durable for
-``STALLED_MS`` though it lacks something: a member whose disk is full must not fill this one's.  A
-member that is behind and comes on is never given up.
+A member is *away* if it has no link here, or if it lacks something and has made nothing durable for
+``STALLED_MS``: a member whose disk is full must not fill this one's.  A member that is behind and
+makes progress is never given up.
 
-A member that takes over the state of another region needs from here only what that state lacks,
-and up to ``bootstrap_backlog_size`` of it is kept while it goes on: else the state would be old
-before it is there.  What it will have is no copy that anybody else may rely on.
+A member that takes over the state of another region needs from here only what that state lacks.  Up
+to ``bootstrap_backlog_size`` of that is kept while the copy makes progress: otherwise the state
+would be outdated before it has arrived.  The effects that it will have are no copy that another
+member may rely on.
 
-A member's own word counts, as it does for WAIT; but a link that opens with less than the member
-had is believed at once: it lost its disk.  What others tell of it counts from then on only when
-the member itself has said as much again.
+A member's own word counts, as it does for WAIT.  If a link opens with less than the member had,
+that is believed at once: the member lost its disk.  From then on nothing counts that others report
+of it, until the member itself has reported as much again.
 
 A member that joins needs what lies behind the state that it begins with (``floor_vv``), before it
-has that too.  It may be given up yet, so what it has is no copy to rely on.
+has that state.  Its joining may still be given up, so what it has is no copy to rely on.
 
-Local changes, which no other region ever sees, need nobody but the checkpoint.
+Local changes, which no other region ever sees, are needed by the checkpoint only.
 """
 
 from collections.abc import Collection, Mapping
@@ -52,13 +53,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join, meet
+from crdtstream.core.clock import (
+    MutableVersionVector,
+    VersionVector,
+    capped,
+    covers,
+    join,
+    meet,
+)
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Size
 from crdtstream.region.bootstrap_bounds import BootstrapBounds
 from crdtstream.region.peers import Peers, PeersChange
 
-# A link over which nothing becomes durable for so long does not help: a minute is longer than any
+# A link over which nothing becomes durable for this time does not help: a minute is longer than any
 # pause of a member that is well, its restart with a large log included.
 STALLED_MS: Final = Size(60_000, least=1000)
 BACKLOG_BYTES_DEFAULT: Final = 1 << 30
@@ -67,12 +75,12 @@ BACKLOG_TTL_S_DEFAULT: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a member lacks of the log.
+    """The part of the log that a member lacks.
 
     Attributes:
         seq: its first record with effects that the member does not durably have; the next one to
             be written, if it has all.
-        bytes: of the log's records from there on.
+        bytes: size of the log's records from there on.
     """
 
     seq: int
@@ -80,7 +88,7 @@ class Lack:
 
 
 class Keeping(StrEnum):
-    """What the log does for a member."""
+    """Service of the log for a member."""
 
     NOTHING = "nothing"  # it has all
     KEPT = "kept"  # what it lacks is kept while it comes on
@@ -94,12 +102,12 @@ class Keeping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How the log stands to one member, at the last look.
+    """State of the log for one member, at the last look.
 
     Attributes:
-        keeping: what is done for it.
-        since_ms: when it last came on, or had all; by this region's clock.
-        bytes: of the log from what it lacks on.
+        keeping: what the log does for it.
+        since_ms: time at which it last made progress, or had all; by this region's clock.
+        bytes: size of the log from what it lacks on.
     """
 
     keeping: Keeping
@@ -108,7 +116,7 @@ class Held:
 
     @property
     def holds(self) -> bool:
-        """Whether the log is not cut because of it."""
+        """True if the log is not cut because of it."""
         return self.keeping in (
             Keeping.KEPT,
             Keeping.AWAY,
@@ -119,16 +127,18 @@ class Held:
 
 @dataclass(slots=True)
 class _Member:
-    """What is known of a member.
+    """Knowledge of a member.
 
     Attributes:
-        durable_vv: what it durably has; None: nobody has said so since this region started.
-        staging_vv: what it will have when it has taken over a state; None: it takes over none.
+        durable_vv: what it durably has; None: unknown, as no region has reported it since this one
+            started.
+        staging_vv: what it will have when it has taken over a state; None: it does not take one
+            over.
         floor_vv: what it will have when it has joined; None: it does not join.
-        word_after: what was known before it said less: others' word counts again when its own has
-            come to this; None: it never said less.
-        since_ms: when it last came on, had all, or had its link made or lost.
-        came_on: it did so since the last look.
+        word_after: what was known before it reported less: others' word counts again when its own
+            has reached this; None: it never reported less.
+        since_ms: time at which it last made progress, had all, or had its link made or lost.
+        came_on: it made progress since the last look.
         is_linked: it had a link then.
     """
 
@@ -142,7 +152,7 @@ class _Member:
 
     @property
     def will_have_vv(self) -> VersionVector | None:
-        """What it durably has, or will have from elsewhere; None: nobody has said."""
+        """Effects that it durably has, or will have from elsewhere; None: unknown."""
         if self.staging_vv is None and self.floor_vv is None:
             return self.durable_vv
         vv = dict(self.durable_vv or {})
@@ -152,22 +162,22 @@ class _Member:
 
 
 class Retention:
-    """Whom the log is kept for, and up to where it may be cut.
+    """Records that are kept for members, and the place up to which the log may be cut.
 
     Attributes:
-        backlog_bytes_max, backlog_ttl_s: how much of the log is kept for a member that is away, and
-            for how long; 0: nothing is but the only copies.
+        backlog_bytes_max, backlog_ttl_s: bounds of the log that is kept for a member that is away,
+            by size and by time; 0: only the only copies are kept.
         bootstrap: bounds of what is sent to a region that lacks what was cut.
         first_seq: the log's first record; of an empty log the next one to be written.
-        begins: of each origin the last effect that was cut: what the log has lies beyond it.
+        begins: of each origin the last effect that was cut: the log has only effects beyond it.
         covered_seq: the last record that a verified checkpoint covers.
-        cutting_seq: what is being cut up to here may be gone by now; 0: nothing is.
-        held: how it stands to each member, as of the last ``cut_upto``.
-        log_bytes: what all its records take, as of the last look.
+        cutting_seq: records up to this one are being cut, and may be gone by now; 0: none are.
+        held: state of the log for each member, as of the last ``cut_upto``.
+        log_bytes: size of all its records, as of the last look.
     """
 
     def __init__(self, peers: Peers, *, now: Millis) -> None:
-        """A region that starts: nobody has said anything yet, and who is away is so from now."""
+        """Begin as a region starts: no member has spoken yet, and absences count from now."""
         self.backlog_bytes_max = BACKLOG_BYTES_DEFAULT
         self.backlog_ttl_s = BACKLOG_TTL_S_DEFAULT
         self.bootstrap = BootstrapBounds()
@@ -182,7 +192,6 @@ class Retention:
         self.held: Mapping[RegionId, Held] = {}
         for member in peers.addresses:
             self._add(member, None, now)
-        peers.on_change.append(self._follow)
 
     def _add(self, number: RegionId, durable_vv: MutableVersionVector | None, now: Millis) -> None:
         member = _Member(now, durable_vv)
@@ -191,7 +200,7 @@ class Retention:
         self._members[number] = member
         self.held = {**self.held, number: Held(Keeping.AWAY, now, 0)}
 
-    def _follow(self, change: PeersChange) -> None:
+    def follow_peers(self, change: PeersChange) -> None:
         for number in change.removed:
             del self._members[number]
         for number in change.added:
@@ -204,14 +213,14 @@ class Retention:
 
     @property
     def backlog_bytes(self) -> int:
-        """How much of the log is kept for members, at the last look."""
+        """Size of the log that is kept for members, at the last look."""
         return max((one.bytes for one in self.held.values() if one.holds), default=0)
 
     @property
     def absences(self) -> dict[RegionId, Millis]:
-        """Since when members are away for which the log is kept, or was until they were given up.
+        """Start of each absence of a member for which the log is kept, or was until given up.
 
-        Given back to ``note_absences`` when this region starts again.
+        They are passed to ``note_absences`` when this region starts again.
         """
         return {
             number: one.since_ms
@@ -220,7 +229,7 @@ class Retention:
         }
 
     def note_absences(self, since: Mapping[RegionId, int]) -> None:
-        """Members were away before this region started; who is no member any more is passed over.
+        """Note absences that began before this region started; skip those of former members.
 
         To be called before the first look.
         """
@@ -233,25 +242,26 @@ class Retention:
 
     @property
     def will_have_vvs(self) -> Mapping[RegionId, VersionVector]:
-        """What each member durably has, or will have from elsewhere: the log is asked from where on
-        it lacks records.
+        """Effects that each member durably has, or will have from elsewhere.
 
-        Who has said nothing yet may lack all that the log has; what was cut it had, or it was given
-        up.
+        With them the log is asked from which record on a member lacks effects.
+
+        A member that has said nothing yet may lack all that the log has; what was cut it had, or it
+        was given up.
         """
         vvs = {number: member.will_have_vv for number, member in self._members.items()}
         return {number: self.begins if vv is None else vv for number, vv in vvs.items()}
 
     @property
     def elsewhere_vv(self) -> VersionVector:
-        """What at least one active member durably has: beyond it the log has the only copies."""
+        """Effects that some active member durably has: beyond them the log has the only copies."""
         elsewhere: MutableVersionVector = dict(self.begins)
         for number in self._peers.active:
             join(elsewhere, self._members[number].durable_vv or {})
         return elsewhere
 
     def note_durable(self, region: RegionId, durable_vv: VersionVector) -> None:
-        """A member itself says what it durably has."""
+        """Note what a member durably has, as it says itself."""
         member = self._members.get(region)
         if member is None:
             return
@@ -264,24 +274,24 @@ class Retention:
             member.word_after = None
 
     def note_told(self, region: RegionId, durable_vv: VersionVector) -> None:
-        """Another member says what this one durably has."""
+        """Note what a member durably has, as another member says."""
         member = self._members.get(region)
         if member is not None and member.word_after is None:
             self.note_durable(region, durable_vv)
 
     def note_staging(self, region: RegionId, vv: VersionVector | None) -> None:
-        """A member goes on taking over a state with these effects; None: it takes none over."""
+        """Note that a member goes on taking over a state with these effects; None: it does not."""
         member = self._members.get(region)
         if member is not None:
             member.staging_vv = vv
             member.came_on = member.came_on or vv is not None
 
     def note_opened(self, region: RegionId, vv: VersionVector) -> None:
-        """A member opens a link with what it has, durable or not: it has no more than that."""
+        """Note that a member opens a link with what it has, durable or not: it has no more."""
         member = self._members.get(region)
         if member is None:
             return
-        # It says so again, if it still takes one over.
+        # It says so again if it still takes one over.
         member.staging_vv = None
         if member.durable_vv is None or covers(vv, member.durable_vv):
             return
@@ -289,21 +299,34 @@ class Retention:
             member.word_after = dict(member.durable_vv)
         member.durable_vv = meet([member.durable_vv, vv])
 
+    def note_ends(self, ends: Mapping[RegionId, int]) -> None:
+        """Note that effects beyond these ends do not count: no region has those that get these
+        numbers from now on."""
+        for member in self._members.values():
+            if member.durable_vv is not None:
+                member.durable_vv = dict(capped(member.durable_vv, ends))
+            if member.staging_vv is not None:
+                member.staging_vv = capped(member.staging_vv, ends)
+            if member.floor_vv is not None:
+                member.floor_vv = capped(member.floor_vv, ends)
+            if member.word_after is not None:
+                member.word_after = capped(member.word_after, ends)
+
     # --- The log ------------------------------------------------------------------------------
 
     def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
-        """Where the log begins: when it was opened, and when it was cut."""
+        """Note where the log begins: after it was opened, and after it was cut."""
         assert first_seq >= self.first_seq, "a log does not grow at its beginning"
         assert covers(begins, self.begins), "a log does not grow at its beginning"
         self.first_seq = first_seq
         self.begins = dict(begins)
 
     def is_gone(self, seq: int) -> bool:
-        """Whether a record is in the log no more, or may not be."""
+        """True if a record was cut from the log, or may be gone by now."""
         return seq < self.first_seq or seq <= self.cutting_seq
 
     def note_covered(self, seq: int) -> None:
-        """A checkpoint of the state after record ``seq`` was written and verified."""
+        """Note that a checkpoint of the state after record ``seq`` was written and verified."""
         self.covered_seq = max(self.covered_seq, seq)
 
     def cut_upto(
@@ -317,13 +340,13 @@ class Retention:
         """The last record that may be cut; the one before ``first_seq``: none may.
 
         Args:
-            lacks: what each member lacks of the log, by what ``will_have_vvs`` said.
+            lacks: what each member lacks of the log, by the value of ``will_have_vvs``.
             linked: the members that pull from this region now.
             only_copy_seq: the first record with effects beyond ``elsewhere_vv``; the next one to be
-                written, if there is none.
+                written, if none has such.
         """
         if not lacks.keys() >= self._members.keys():
-            # One was added while the log was asked: the next look knows what it lacks.
+            # A member was added while the log was asked: the next look knows what it lacks.
             return self.first_seq - 1
         self.held = {
             number: self._look(
@@ -331,7 +354,7 @@ class Retention:
                 lacks[number],
                 now,
                 is_linked=number in linked,
-                # Of what it lacks nothing may be cut: each record from there on stays.
+                # Nothing that it lacks may be cut: each record from there on stays.
                 is_only_copy=lacks[number].seq >= only_copy_seq,
             )
             for number, member in self._members.items()
@@ -345,7 +368,7 @@ class Retention:
         self, member: _Member, lack: Lack, now: Millis, *, is_linked: bool, is_only_copy: bool
     ) -> Held:
         has_all = not lack.bytes
-        # A clock that was set back makes nobody stay away for longer.
+        # If the clock was set back, no member stays away for longer by that.
         if member.came_on or has_all or is_linked != member.is_linked or now < member.since_ms:
             member.since_ms = now
         member.came_on = False
@@ -368,7 +391,8 @@ class Retention:
         if member.is_linked and away_ms < STALLED_MS.value:
             return Keeping.KEPT
         ttl_ms = self.backlog_ttl_s * 1000
-        # Who was away before this region started had no chance yet to say that it is back.
+        # A member that was away before this region started had no chance yet to report that it is
+        # back.
         is_in_time = away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS.value)
         if lack.bytes <= self.backlog_bytes_max and is_in_time:
             return Keeping.AWAY

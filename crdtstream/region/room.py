@@ -1,14 +1,15 @@
-"""What a region may take of memory and disk, and what happens at these bounds; without any IO.
+"""Room: the bounds of a region's memory and disk, and what happens at them; without any IO.
 
     maxmemory   cold data leave first; when no more can leave, commands that add data are refused
                 with Redis's OOM error.  What other regions did waits while memory is being freed,
-                so that links cannot outrun it, and is applied all the same when nothing is: to
-                refuse it would only take it from memory here into memory, or the log, there.
+                so that links cannot outrun it.  When nothing is being freed it is applied all the
+                same: refusing it here would only keep it in memory, or in the log, there.
     maxdisk     a checkpoint is asked for, which lets the log be cut; while the folder is larger
                 nevertheless, commands that add data are refused
 
-Deleting, trimming and acknowledging go on: they are how room is made.  Who measures calls ``look``
-several times a second, so that a bound is passed by a fraction of a second's writes at most.
+Deleting, trimming and acknowledging go on: they make room.  Memory and disk are measured several
+times a second, and each time ``look`` is called, so a bound is exceeded by a fraction of a second's
+writes at most.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,24 +19,28 @@ from typing import Final
 
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.size import Size
+from crdtstream.database.database import Database
+from crdtstream.region.checkpointing import Checkpointing
+from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.tick import Tick
 
 # Redis's own words.
 OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
-# Of ``maxmemory``: data begin to leave at 31/32 of it, until 15/16 of it are taken.  While they do,
-# a turn of the event loop at a time, writers may get 1/32 ahead of that.
+# Parts of ``maxmemory``: data begin to leave at 31/32 of it, until 15/16 of it are taken.  While
+# they do, a turn of the event loop at a time, writers may get 1/32 ahead of that.
 LEAVE_FROM: Final = (31, 32)
 LEAVE_TO: Final = (15, 16)
 FULL_FROM: Final = (33, 32)
-# What a checkpoint must let leave at the least, so that it is asked for at the bound.
+# The least that a checkpoint must let leave, so that it is asked for at the bound.
 WORTH_A_CHECKPOINT: Final = (1, 32)
-# What a region needs beyond what cannot leave, to work at all: what commands have in hand, and what
-# the allocator cannot give back when data leave.
+# Memory that a region needs to work, beyond what cannot leave: for what commands have in hand, and
+# for what the allocator cannot return when data leave.
 SPARE_BYTES: Final = Size(16 << 20, least=0)
 BOUND_BYTES_MAX: Final = 1 << 60
-# What is told apart: the process before it read its log, macro nodes, what else keys take, records
-# that are kept in memory, batches that wait to be applied, clients' requests and replies, and what
-# else the system counts: memory that the allocator cannot give back, the store's buffers.
+# Parts that are counted separately: the process before it read its log, macro nodes, what else keys
+# take, records that are kept in memory, batches that wait to be applied, clients' requests and
+# replies.  The last part is what else the system counts: memory that the allocator cannot return,
+# the store's buffers.
 NOTHING: Final[Mapping[str, int]] = MappingProxyType(
     dict.fromkeys(("base", "nodes", "keys", "log", "inbox", "clients", "overhead"), 0)
 )
@@ -43,11 +48,11 @@ NOTHING: Final[Mapping[str, int]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What takes memory, in bytes.
+    """Account of memory, in bytes.
 
     Attributes:
-        parts: by name, as MEMORY STATS tells them.
-        may_leave: of all that, what is on disk as well, or will be with the next checkpoint.
+        parts: by name, as in MEMORY STATS.
+        may_leave: the share of it that is on disk as well, or will be with the next checkpoint.
     """
 
     parts: Mapping[str, int] = field(default_factory=lambda: NOTHING)
@@ -66,17 +71,16 @@ class MemoryBound:
         account: what takes memory, at the last look.
         evicted_bytes: what left memory because of the bound.
         refused: commands that were answered OOM.
-        evict: has cold data leave, as many as one turn may take; tells how many bytes became free.
+        evict: lets cold data leave, as many as one turn may take; returns the number of bytes
+            freed.
         has_more: whether another turn could have more leave.
         is_leaving: more is to leave, and can: look again soon.
         is_full: commands that add data are refused.
         holds_links: it is full, and what peers sent waits for what is about to leave.
-        wants_checkpoint: called at the bound when nothing can leave before it is on disk.
-        measure: a new account if what was deleted since the last look makes it less, else None.
-        checkpoint_comes: whether a checkpoint is under way, or about to be, and not known to fail.
+        measure: returns a new account if deletions since the last look make it less, else None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checkpointing: Checkpointing) -> None:
         self.maxmemory = 0
         self.account = Account()
         self.evicted_bytes = 0
@@ -86,52 +90,52 @@ class MemoryBound:
         self.is_leaving = False
         self.is_full = False
         self.holds_links = False
-        self.wants_checkpoint: Callable[[], None] = _nobody_writes
-        self.checkpoint_comes: Callable[[], bool] = bool
+        self._checkpointing = checkpointing
         self.measure: Callable[[], Account | None] = _nothing_was_deleted
 
     @property
     def used(self) -> int:
-        """What the process takes, by the last account."""
+        """Memory that the process takes, by the last account."""
         return self.account.total
 
     @property
     def is_scarce(self) -> bool:
-        """Whether data have to leave, or will soon: a checkpoint under way should hurry."""
+        """True if data have to leave, or will soon: a checkpoint under way should hurry."""
         return bool(self.maxmemory) and self.used > _part(self.maxmemory, LEAVE_TO)
 
     def look(self, account: Account) -> None:
-        """A new account: have data leave if it is time to."""
+        """Take a new account: let data leave if it is time."""
         self.account = account
         if not self.maxmemory:
             self.is_leaving = self.is_full = self.holds_links = False
             return
         used, goal = account.total, _part(self.maxmemory, LEAVE_TO)
-        # What began to leave goes on down to the goal.
+        # Data that began to leave go on to do so down to the goal.
         begins_at = goal if self.is_leaving else _part(self.maxmemory, LEAVE_FROM)
         freed = self.evict(used - goal) if used > begins_at else 0
         self.evicted_bytes += freed
-        # The next account says what it came to.
+        # The next account has the true number.
         used -= freed
         self.is_leaving = used > goal and self.has_more()
         full_at = _part(self.maxmemory, FULL_FROM) if self.is_leaving else self.maxmemory
         self.is_full = used > full_at
         worth = _part(self.maxmemory, WORTH_A_CHECKPOINT)
         is_worth_it = account.may_leave >= worth > 0
-        # Asked before one is wanted: a checkpoint that let nothing leave is followed by a moment
-        # in which links go on, so that they wait for each one, and never for good.
+        # Read before a checkpoint is wanted.  A checkpoint that let nothing leave is followed by a
+        # moment in which links go on: so they wait for each checkpoint, and never for good.
         self.holds_links = self.is_full and (
-            self.is_leaving or (is_worth_it and self.checkpoint_comes())
+            self.is_leaving or (is_worth_it and self._checkpointing.is_coming)
         )
         if self.is_full and not self.is_leaving and is_worth_it:
-            self.wants_checkpoint()
+            # Nothing more can leave before it is on disk.
+            self._checkpointing.want_an_end()
 
     def fixed(self) -> int:
-        """What is taken by what cannot leave memory."""
+        """Memory that is taken by what cannot leave it."""
         return max(0, self.used - self.account.may_leave)
 
     def refusal(self, maxmemory: int) -> str | None:
-        """Why the bound cannot be set so low; None: it can."""
+        """Reason why the bound cannot be set this low; None: it can."""
         fixed = self.fixed()
         least = fixed + SPARE_BYTES.value
         if not maxmemory or maxmemory >= least:
@@ -147,28 +151,29 @@ class DiskBound:
 
     Attributes:
         maxdisk: bytes; 0: no bound.
-        used: what the folder takes, at the last look.
-        wal_bytes: of that, the write-ahead log.
+        used: size of the folder, at the last look.
+        wal_bytes: the part of it in the write-ahead log.
         refused: commands that were refused because of it.
         is_full: commands that add data are refused.
-        wants_checkpoint: called at the bound: a checkpoint lets the log be cut.
     """
 
-    def __init__(self, tick: Tick) -> None:
+    def __init__(self, tick: Tick, checkpointing: Checkpointing, outstanding: Outstanding) -> None:
         self.maxdisk = 0
         self.used = 0
         self.wal_bytes = 0
         self.refused = 0
         self.is_full = False
-        self.wants_checkpoint: Callable[[], None] = _nobody_writes
         self._tick = tick
+        self._checkpointing = checkpointing
+        self._outstanding = outstanding
 
     def look(self, used: int) -> None:
-        """The folder takes so much now."""
+        """Take the size of the folder as it is now."""
         self.used = used
         was_full, self.is_full = self.is_full, bool(self.maxdisk) and used > self.maxdisk
-        if self.is_full:
-            self.wants_checkpoint()
+        # A checkpoint lets the log be cut, unless the last one has it all.
+        if self.is_full and self._outstanding.logged_seq > self._checkpointing.seq:
+            self._checkpointing.want()
         if self.is_full and not was_full:
             self._tick.notice(
                 "error",
@@ -180,7 +185,7 @@ class DiskBound:
             self._tick.notice("info", "the folder is within maxdisk again", bytes=used)
 
     def refusal(self, maxdisk: int) -> str | None:
-        """Why the bound cannot be set so low; None: it can."""
+        """Reason why the bound cannot be set this low; None: it can."""
         if not maxdisk or maxdisk >= self.used:
             return None
         return (
@@ -197,18 +202,15 @@ class DiskBound:
 
 
 class Room:
-    """Whether data may be added: both bounds together, as the database asks.
+    """Room for more data: both bounds together, as the database asks."""
 
-    Attributes:
-        on_change: called when that changes.
-        on_go_on: called when what peers sent need not wait for memory any more.
-    """
-
-    def __init__(self, memory: MemoryBound, disk: DiskBound) -> None:
+    def __init__(
+        self, memory: MemoryBound, disk: DiskBound, database: Database, tick: Tick
+    ) -> None:
         self.memory = memory
         self.disk = disk
-        self.on_change: Callable[[], None] = _nobody_writes
-        self.on_go_on: Callable[[], None] = _nobody_writes
+        self._database = database
+        self._tick = tick
 
     @property
     def is_full(self) -> bool:
@@ -222,9 +224,9 @@ class Room:
         if disk_bytes is not None:
             self.disk.look(disk_bytes)
         if self.is_full is not was_full:
-            self.on_change()
+            self._database.full = self if self.is_full else None
         if held_links and not self.memory.holds_links:
-            self.on_go_on()
+            self._tick.open()
 
     def tune(self, *, maxmemory: int | None = None, maxdisk: int | None = None) -> None:
         """Set a bound."""
@@ -236,16 +238,16 @@ class Room:
             self.look(disk_bytes=self.disk.used)
 
     def is_full_now(self) -> bool:
-        """Whether there is no room, as a command is about to be refused for it.
+        """True if data cannot be added; asked before a command is refused for it.
 
-        What was deleted a moment ago has made room, though nobody has looked since.
+        Deletions of a moment ago have made room, though it was not measured since.
         """
         if self.memory.is_full and (account := self.memory.measure()) is not None:
             self.look(account=account)
         return self.is_full
 
     def refuse(self) -> CommandError:
-        """Count a command that would add data; its error."""
+        """Count a command that would add data; return its error."""
         if self.memory.is_full:
             self.memory.refused += 1
             return CommandError(OOM)
@@ -263,7 +265,3 @@ def _nothing_leaves(_size: int) -> int:
 
 def _nothing_was_deleted() -> Account | None:
     return None
-
-
-def _nobody_writes() -> None:
-    pass

@@ -1,38 +1,40 @@
-"""What bounds the replication lag (``lag.py``): how much a lost region may take with it.
+"""Bounds of the replication lag (``lag.py``): how much may be lost with a region.
 
-An operator may bound how many effects lag (``lag_effects_max``) and for how long
-(``lag_ms_max``).  What happens at the bound is his choice:
+An operator may bound how many effects lag (``lag_effects_max``) and for how long (``lag_ms_max``),
+and chooses what happens at the bound:
 
     warn       a line in the log, and INFO says so
     throttle   a write waits until the others have caught up so far, at most WAIT_MS
     refuse     a write is answered LAGGED
 
 ``admits`` is asked before each write runs, in the same turn as it runs, and an effect counts from
-the moment it is issued.  So a pipeline, or many clients in one tick, cannot pass the bound
+the moment it is issued.  So a pipeline, or many clients in one tick, cannot exceed the bound
 together (I15): with ``refuse`` no more than ``lag_effects_max`` acknowledged writes are ever
-missing elsewhere.  A write that is many effects (COPY, a DEL of many keys) counts as one when it
-is admitted, and in full afterwards.
+missing elsewhere.  A write that is many effects (COPY, a DEL of many keys) counts as one when it is
+admitted, and in full afterwards.
 
-What a group hands out and what is acknowledged goes on: losing that loses no entry, only
-deliveries come again.  So do effects that nobody was promised (a key that expires).
+Deliveries of groups and acknowledgements go on: if they are lost, no entry is lost, and only
+deliveries are repeated.  So do effects that no client was promised (a key that expires).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Final
 
 from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.database.database import Database
+from crdtstream.region.client_table import ClientTable
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.tick import Tick
 
 # The longest that one write waits when it is throttled.  Clients commonly give up after 5 s.
 WAIT_MS: Final = Size(1_000, least=1)
-# At the bound for so long: worth a line in the log, and the region's health says so.  At full
-# speed a small bound is reached, and left again, hundreds of times a second.  Clients that were
-# refused look at our health twice, half a second apart, before they come back: by then it must
-# say no.
+# Time at the bound after which it is worth a line in the log, and the region's health reports it.
+# At full speed a small bound is reached, and left again, hundreds of times a second.  Refused
+# clients look at our health twice, half a second apart, before they return: by then it must say no.
 STEADY_MS: Final = Size(400, least=1)
 UNBOUNDED: Final = 1 << 62
 # The highest bounds that can be set.  24 days; and more effects than a log holds in that time.
@@ -41,7 +43,7 @@ LAG_EFFECTS_MAX_HIGHEST: Final = 10**12
 
 
 class LagAction(Enum):
-    """What happens at the bound."""
+    """Action at the bound."""
 
     WARN = "warn"
     THROTTLE = "throttle"
@@ -49,10 +51,10 @@ class LagAction(Enum):
 
 
 class LagState(StrEnum):
-    """How the replication lag stands to its bounds.
+    """State of the replication lag, by its bounds.
 
-    ALONE: there is no other region.  OFF: there is no bound.  UNKNOWN: no other region has said yet
-    what it has of an earlier run.  EXCEEDED: the next write finds a bound reached.
+    ALONE: the only region.  OFF: without a bound.  UNKNOWN: no other region has said yet what it
+    has of an earlier run.  EXCEEDED: the next write finds a bound reached.
     """
 
     ALONE = "alone"
@@ -67,16 +69,24 @@ class Staleness:
 
     Attributes:
         lag_effects_max, lag_ms_max: the bounds; 0: none.
-        action: what happens there.
+        action: what happens at them.
         lag: what is bounded.
         refused, throttled: writes that were answered LAGGED, and writes that had to wait.
-        exceeded_count: how often the bound was reached for longer than STEADY_MS.
-        on_limit: called when writes are to be asked for, or no longer: see ``limits_writes``.
-        on_room: called with the session of a write that waited and is to be tried again; returns
-            whether that client is still there.
+        exceeded_count: number of times that the bound was reached for longer than STEADY_MS.
+        deadline: when ``pass_time`` or ``look`` has something to do.
     """
 
-    def __init__(self, replica: Replica, lag: ReplicationLag, tick: Tick, *, now: Millis) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        lag: ReplicationLag,
+        tick: Tick,
+        database: Database,
+        clients: ClientTable,
+        deadlines: Deadlines,
+        *,
+        now: Millis,
+    ) -> None:
         self.lag = lag
         self.lag_effects_max = 0
         self.lag_ms_max = 0
@@ -84,32 +94,32 @@ class Staleness:
         self.refused = 0
         self.throttled = 0
         self.exceeded_count = 0
-        self.on_limit: Callable[[], None] = _nobody_asks
-        self.on_room: Callable[[int], bool] = _nobody_waits
+        self._database = database
+        self._clients = clients
         self._replica = replica
         self._tick = tick
         self._now = now
-        # Sessions that wait, with the time until which they do.
+        # Sessions that wait, each with the time until which it does.
         self._waiting: dict[int, Millis] = {}
         self._tried_until = now
         self._exceeded_since: Millis | None = None
         self._is_told = False
-        self._is_on = False
+        self.is_on = False
         self._n_max = UNBOUNDED
         self._until = UNBOUNDED
-        lag.on_change = self._follow_lag
+        self.deadline = deadlines.new()
 
     @property
     def waiting_count(self) -> int:
-        """How many clients' writes wait, throttled."""
+        """Number of clients whose writes wait, throttled."""
         return len(self._waiting)
 
     @property
     def state(self) -> LagState:
-        """How the lag stands to the bounds, as of the last tick."""
+        """State of the lag, as of the last tick."""
         if self.lag.is_alone:
             return LagState.ALONE
-        if not self._is_on:
+        if not self.is_on:
             return LagState.OFF
         if not self.lag.is_known:
             return LagState.UNKNOWN
@@ -124,22 +134,23 @@ class Staleness:
         lag_ms_max: int | None = None,
         action: LagAction | None = None,
     ) -> None:
-        """Set bounds, or what happens there."""
+        """Set bounds, or the action at them."""
         if lag_effects_max is not None:
             self.lag_effects_max = lag_effects_max
         if lag_ms_max is not None:
             self.lag_ms_max = lag_ms_max
         if action is not None:
             self.action = action
-        self._is_on = self._has_bound
+        self.is_on = self._has_bound
         self._exceeded_since = None
         self._is_told = False
         self._set_bounds()
         if not self.limits_writes or self.action is LagAction.REFUSE:
             waiting, self._waiting = self._waiting, {}
             for session in waiting:
-                self.on_room(session)
-        self.on_limit()
+                self._clients.try_again(session)
+        self._database.limit = self if self.limits_writes else None
+        self._set_deadline()
         self._tick.open()
 
     @property
@@ -147,19 +158,19 @@ class Staleness:
         return bool(self.lag_effects_max or self.lag_ms_max) and not self.lag.is_alone
 
     def note_peers(self) -> None:
-        """There are other peers: the first one came, or the last one went."""
-        if self._has_bound is not self._is_on:
+        """Note other peers: the first one was added, or the last one removed."""
+        if self._has_bound is not self.is_on:
             self.tune()
 
     @property
     def limits_writes(self) -> bool:
-        """Whether ``admits`` is to be asked before a write."""
-        return self._is_on and self.action is not LagAction.WARN
+        """True if ``admits`` is to be asked before a write."""
+        return self.is_on and self.action is not LagAction.WARN
 
     def _set_bounds(self) -> None:
-        """Work out once what ``admits`` compares with."""
+        """Precompute the values that ``admits`` compares with."""
         self._n_max = self._until = UNBOUNDED
-        if not self._is_on:
+        if not self.is_on:
             return
         if not self.lag.is_known:
             self._n_max = -1
@@ -171,8 +182,9 @@ class Staleness:
 
     def _follow_lag(self) -> None:
         """Others have caught up, or something began to lag."""
+        self.lag.has_changed = False
         self._set_bounds()
-        # As many of those who wait as there is room for.
+        # As many waiting writes as have room.
         if self._waiting:
             room = self._n_max - self._replica.issued
             self._try_again(list(self._waiting)[: max(0, room)])
@@ -183,7 +195,9 @@ class Staleness:
     # --- Writes -------------------------------------------------------------------------------
 
     def admits(self, session: int, count: int, now: Millis) -> bool:
-        """Whether ``count`` writes may run now, for a client, or for a program (session 0)."""
+        """True if ``count`` writes may run now, for a client, or for a program (session 0)."""
+        if self.lag.has_changed:
+            self._follow_lag()
         if self._has_room(count, now):
             if self._waiting:
                 self._waiting.pop(session, None)
@@ -191,7 +205,7 @@ class Staleness:
         return self.action is LagAction.THROTTLE and self._has_waited(session, now)
 
     def _has_waited(self, session: int, now: Millis) -> bool:
-        """Whether a throttled write has waited for long enough; it begins to, if it has not."""
+        """True if a throttled write has waited for long enough; it begins to, if it has not."""
         due = self._waiting.get(session)
         if due is None:
             self.throttled += 1
@@ -203,7 +217,9 @@ class Staleness:
         return True
 
     def holds_back(self, writes: int, asked_ms: Millis, now: Millis) -> bool:
-        """Whether a program that asked to write then has to wait, throttled."""
+        """True if a program that asked to write at ``asked_ms`` still has to wait, throttled."""
+        if self.lag.has_changed:
+            self._follow_lag()
         is_bounded = self.limits_writes and self.throttles
         return (
             is_bounded
@@ -213,16 +229,16 @@ class Staleness:
 
     @property
     def throttles(self) -> bool:
-        """A write that is not admitted waits; else it is refused."""
+        """True if a write that is not admitted waits; else it is refused."""
         return self.action is LagAction.THROTTLE
 
     def refuse(self, count: int, now: Millis) -> str:
-        """Count a write that is refused; why it is, as the text of its error."""
+        """Count a write that is refused; return the reason, as the text of its error."""
         self.refused += 1
         return f"LAGGED {self._reason(count, now)}"
 
     def _reason(self, count: int, now: Millis) -> str:
-        """Why writes are refused, and what to do."""
+        """Reason why writes are refused, and what to do."""
         region = self._replica.region
         if not self.lag.is_known:
             return (
@@ -249,40 +265,43 @@ class Staleness:
         )
 
     def forget(self, session: int) -> None:
-        """The client is gone."""
+        """Forget a client that has disconnected."""
         self._waiting.pop(session, None)
 
     def _try_again(self, sessions: Iterable[int]) -> None:
         for session in sessions:
-            if not self.on_room(session):
+            if not self._clients.try_again(session):
                 del self._waiting[session]
 
     # --- Time ---------------------------------------------------------------------------------
 
     @property
     def obstacle(self) -> str | None:
-        """Why writes are refused, if they have been for longer than a moment."""
+        """Reason why writes are refused, if they have been for longer than a moment."""
         if self._is_told and self.action is LagAction.REFUSE:
             return self._reason(1, self._now)
         return None
 
     def look(self, now: Millis) -> None:
-        """See how things stand, at the end of a tick."""
+        """Look at the lag at the end of a tick."""
         self.lag.pass_time(now)
         if now < self._now:
             self._set_back(now)
         self._now = now
-        if not self._is_on:
+        if not self.is_on:
             return
+        if self.lag.has_changed:
+            self._follow_lag()
         if self._has_room(1, now):
             self._note_within(now)
         elif self._exceeded_since is None or now < self._exceeded_since:
             self._exceeded_since = now
         elif now - self._exceeded_since >= STEADY_MS.value and not self._is_told:
             self._note_exceeded(now)
+        self._set_deadline()
 
     def _set_back(self, now: Millis) -> None:
-        """The clock was: nobody waits longer for that."""
+        """Handle a clock that was set back: no client waits longer by that."""
         self._tried_until = min(self._tried_until, now)
         latest = Millis(now + WAIT_MS.value)
         self._waiting = {session: min(due, latest) for session, due in self._waiting.items()}
@@ -309,18 +328,20 @@ class Staleness:
             )
 
     def pass_time(self, now: Millis) -> None:
-        """Have those tried again who have waited for long enough."""
+        """Try the writes again that have waited for long enough."""
         before, self._tried_until = self._tried_until, now
         if self._waiting:
             self._try_again(
                 [session for session, due in self._waiting.items() if before < due <= now]
             )
 
-    def next_deadline(self) -> Millis | None:
-        """When time is to be passed next."""
-        if not self._is_on:
-            return None
-        # Once only: who is held up by something else by then must not make time pass without end.
+    def _set_deadline(self) -> None:
+        """Set when time is to be passed next: as a tick ends, or with another bound."""
+        if not self.is_on:
+            self.deadline.set(None)
+            return
+        # Once only: a write that is held up by something else by then must not make time pass
+        # without end.
         tried = self._tried_until
         waiting = next((due for due in self._waiting.values() if due > tried), None)
         times = [] if waiting is None else [waiting]
@@ -328,12 +349,4 @@ class Staleness:
             times += [Millis(self._until + 1)] if self._until < UNBOUNDED else []
         elif not self._is_told:
             times.append(Millis(self._exceeded_since + STEADY_MS.value))
-        return min(times, default=None)
-
-
-def _nobody_asks() -> None:
-    pass
-
-
-def _nobody_waits(_session: int) -> bool:
-    return False
+        self.deadline.set(min(times, default=None))

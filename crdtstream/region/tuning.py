@@ -1,4 +1,4 @@
-"""What an operator may change of a region while it runs."""
+"""Tunables: settings of a region that an operator may change while it runs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -183,7 +183,7 @@ STALENESS: Final = (LAG_EFFECTS, LAG_MS, LAG_ACTION)
 
 
 def tunables_of(region: Region) -> Mapping[str, Tuned[Any]]:
-    """All of them, by name."""
+    """All tunables, by name."""
     return {
         **{name: Tuned(tunable, region.replica) for name, tunable in TUNABLES.items()},
         **{tunable.name: Tuned(tunable, region.staleness) for tunable in STALENESS},

@@ -12,7 +12,7 @@ from crdtstream.region.outstanding import Outstanding
 
 
 class Wait:
-    """What a client asks about time and about other regions."""
+    """Commands by which a client asks about time and about other regions."""
 
     def __init__(self, database: Database, outstanding: Outstanding, knowledge: Knowledge) -> None:
         self._database = database
@@ -29,11 +29,11 @@ class Wait:
         return [b"%d" % (now // 1000), b"%d" % (now % 1000 * 1000)]
 
     def _wait(self, session: Session, now: Millis, argv: list[bytes]) -> Reply | Blocked:
-        """WAIT numregions timeout-ms: how many peers durably have what this client last wrote.
+        """WAIT numregions timeout-ms: number of peers that durably have this client's last write.
 
-        It answers once that many have, or with fewer when time is over (0: never).  Unlike in
-        Redis a reply already means durable *here*; WAIT is about losing a whole region.  What
-        an XACK of this client has to tell the other regions is waited for as well.
+        It answers once that many have, or with fewer when it times out (0: never).  Unlike in Redis
+        a reply already means durable *here*; WAIT is about losing a whole region.  If an XACK of
+        this client has something to send to the other regions, that is waited for as well.
 
         Source: redis.io/commands/wait.
         """
@@ -54,7 +54,7 @@ class Wait:
         says so.
 
         Returns:
-            [1 if it is durable here else 0, how many peers durably have it].
+            [1 if it is durable here else 0, number of peers that durably have it].
 
         Source: redis.io/commands/waitaof.
         """

@@ -1,10 +1,10 @@
-r"""Whether a peer's appends are what XADD makes; they are handed out to clients as they are.
+r"""Checks that a peer's appends are as XADD makes them; clients get their bytes unchanged.
 
     *2\r\n $4\r\ntemp\r\n $4\r\n21.5\r\n      an array of bulk strings, an even number of them
 
-Two ways that accept the same bytes.  Appends whose strings are short, as most are, are matched many
-at a time by one regular expression, in C.  For all others, and to name the one that is wrong, each
-is parsed and packed again.
+There are two ways; both accept the same bytes.  Appends with short strings, which most have, are
+matched many at a time by one regular expression, in C.  For all others, and to find the wrong one,
+each is parsed and packed again.
 """
 
 import re
@@ -61,9 +61,9 @@ def _slice_end(lengths: Sequence[int], index: int, start: int) -> tuple[int, int
 
 
 def _are_short_appends(lengths: Sequence[int], fields: bytes, start: int, end: int) -> bool:
-    """Whether these are appends with short strings, each with as many as the first one.
+    """True if these are appends with short strings, each with as many as the first one.
 
-    What the expression finds does not overlap.  So if it finds as many as there should be, each as
+    Matches of the expression do not overlap.  So if it finds as many as there should be, each as
     long as it should be, they fill the slice, and each begins where it should.
     """
     count = _COUNT.match(fields, start, end)
@@ -78,13 +78,13 @@ def _are_short_appends(lengths: Sequence[int], fields: bytes, start: int, end: i
 
 @lru_cache(maxsize=EXPRESSIONS_MAX)
 def _expression(strings: int, bytes_max: int) -> re.Pattern[bytes]:
-    """Matches an append with so many strings, none longer than that."""
+    """Matches an append with ``strings`` strings, none longer than ``bytes_max``."""
     short = rf"\${_length_and_bytes('', bytes_max)}\r\n"
     return re.compile(rf"\*{strings}\r\n(?:{short}){{{strings}}}".encode(), re.DOTALL)
 
 
 def _length_and_bytes(digits: str, bytes_max: int) -> str:
-    """Alternatives for a length that begins with these digits, and so many bytes behind it.
+    """Alternatives for a length that begins with these digits, and that many bytes behind it.
 
     They are a tree by digit, so that few are tried: ``(?:0…|1(?:\\r\\n.|0…|1…)|2(?:…)…)``.
     """

@@ -1,17 +1,17 @@
 """Sending the state to a region that lacks it: the images of a checkpoint, read while others write.
 
-    Copy ─> who asks is checked ─> the newest verified checkpoint is held ─> begin
+    Copy ─> the caller is checked ─> the newest verified checkpoint is held ─> begin
                                      │
          images, images …  <─────────┘  a piece at a time, in the order of their numbers
          end
 
-The checkpoint is held by region and cut, not by call: a call that breaks is followed by another one
-that goes on behind the last image that arrived.  The hold lapses when nothing was sent for a minute
-(``HOLD_IDLE_SECONDS``); who durably has what it was sent makes room for another at once.
+The checkpoint is held by region and cut, not by call: after a call that breaks, another one goes on
+behind the last image that arrived.  The hold lapses when nothing was sent for a minute
+(``HOLD_IDLE_SECONDS``), and ends within seconds once the region durably has what it was sent.
 
-The pieces are read in the thread of a connection of its own, each in a short transaction, and only
-when gRPC has taken the one before: what a slow receiver does not take is not read, and the memory
-of a copy is a few pieces.
+The pieces are read in the thread of a connection of its own, each in a short transaction.  Each is
+read only when gRPC has taken the one before.  So nothing is read ahead of a slow receiver, and a
+copy takes the memory of a few pieces.
 """
 
 import asyncio
@@ -24,11 +24,12 @@ from typing import Final, TypeAlias
 import grpc
 import structlog
 
-from crdtstream.core.clock import covers
+from crdtstream.access.callers import Callers, check_region
+from crdtstream.core.clock import VersionVector, covers, missing
 from crdtstream.core.ids import RegionId
-from crdtstream.core.size import Size
+from crdtstream.core.size import Seconds, Size
 from crdtstream.core.uid import shown_uid
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import PROTOCOL_VERSION, Refusal, RefusalKind
 from crdtstream.replication.bootstrap_wire import (
@@ -40,7 +41,7 @@ from crdtstream.replication.bootstrap_wire import (
 from crdtstream.replication.server import CODES
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS, Checkpoints, Hold, Purpose
 from crdtstream.store.errors import StoreError
-from crdtstream.store.staging import CUT_ID_BYTES, StagedCut, StagedImage
+from crdtstream.store.staging import ALL_OWNERS, CUT_ID_BYTES, StagedCut, StagedImage
 from crdtstream.v1 import bootstrap_pb2 as pb
 from crdtstream.v1 import bootstrap_pb2_grpc as rpc
 
@@ -50,6 +51,8 @@ Context: TypeAlias = "grpc.aio.ServicerContext[pb.CopyRequest, pb.CopyPiece]"
 PIECE_BYTES: Final = Size(256 << 10, least=1)
 # Regions that are sent the state at a time.  Each keeps a checkpoint on the disk.
 COPIES_MAX: Final = Size(2, least=1)
+# Time between two looks for copies that have ended: each keeps log and images on the disk.
+LOOK_SECONDS: Final = Seconds(1.0, least=0.01)
 
 logger = structlog.get_logger(__name__)
 
@@ -64,17 +67,21 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Copy:
-    """What one region is sent.
+    """Copy of the state that is sent to one region.
 
     Attributes:
-        cut: None while the checkpoint is looked at.
+        cut: None while the checkpoint is prepared.
         hold: keeps that checkpoint.
+        key: the only one that is sent; None: all are.
+        owner: its number in the checkpoint.
         calls: how many calls it had; only the newest one goes on.
         is_sent: all of it was sent, and may have arrived.
         ended: why there is no more of it; empty: it goes on.
     """
 
     region: RegionId
+    key: bytes | None = None
+    owner: int = ALL_OWNERS
     holding: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     hold: Hold | None = None
     cut: StagedCut | None = None
@@ -84,7 +91,7 @@ class _Copy:
 
     @property
     def lasts(self) -> bool:
-        """Whether it may go on; one that is being prepared does."""
+        """True if it may go on; one that is being prepared may."""
         return not self.ended and (self.hold is None or self.hold.lasts)
 
 
@@ -92,14 +99,22 @@ class BootstrapService(rpc.BootstrapServicer):
     """The ``Bootstrap`` service of one node."""
 
     def __init__(
-        self, engine: Engine, checkpoints: Checkpoints, *, database_id: str, image_bytes_max: int
+        self,
+        engine: Engine,
+        checkpoints: Checkpoints,
+        *,
+        database_id: str,
+        image_bytes_max: int,
+        callers: Callers | None = None,
     ) -> None:
         """A service that sends the checkpoints of the engine's region.
 
         Args:
-            image_bytes_max: what one image may take; as one batch, ``limits.batch_bytes_max``.
+            image_bytes_max: bound of one image; as of one batch, ``limits.batch_bytes_max``.
+            callers: knows the region that calls; None: it is the one that it says it is.
         """
         self._engine = engine
+        self._callers = callers
         self._checkpoints = checkpoints
         self._database_id = database_id
         self._image_bytes_max = image_bytes_max
@@ -109,7 +124,7 @@ class BootstrapService(rpc.BootstrapServicer):
 
     @property
     def cuts(self) -> Mapping[RegionId, StagedCut]:
-        """What is being sent, or may be gone on with, by region."""
+        """Cuts that are being sent, or whose copy may be continued, by region."""
         return {
             region: copy.cut
             for region, copy in self._copies.items()
@@ -124,6 +139,12 @@ class BootstrapService(rpc.BootstrapServicer):
             if copy.hold is not None:
                 copy.hold.end()
 
+    async def run(self) -> None:
+        """End the holds of copies that lapsed or were taken over, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS.value)
+            await self._release_ended()
+
     async def close(self) -> None:
         """Hold nothing any more: the node stops."""
         for region in list(self._copies):
@@ -133,6 +154,7 @@ class BootstrapService(rpc.BootstrapServicer):
 
     async def Copy(self, request: pb.CopyRequest, context: Context) -> None:  # noqa: N802
         """Send the state, from its beginning or from where an earlier call broke."""
+        await check_region(self._callers, context, request.region, "Copy")
         try:
             asked = self._checked(request)
             copy, after = await self._take(asked)
@@ -155,7 +177,8 @@ class BootstrapService(rpc.BootstrapServicer):
         # It may say so as soon as it has merged them.
         region = self._engine.region
         region.links.note_sent(cut.vv.get(region.replica.region, 0))
-        await context.write(encode_begin(cut, resumed=resumed))
+        said = region.numbering.said()
+        await context.write(encode_begin(cut, resumed=resumed, incarnations=said))
         loop = asyncio.get_running_loop()
         may_send_at = loop.time()
         while True:
@@ -205,7 +228,10 @@ class BootstrapService(rpc.BootstrapServicer):
         assert copy.hold is not None
         assert copy.hold.checkpoint is not None
         images = await self._checkpoints.images(
-            copy.hold.checkpoint.row.generation, after=after, bytes_max=PIECE_BYTES.value
+            copy.hold.checkpoint.row.generation,
+            after=after,
+            bytes_max=PIECE_BYTES.value,
+            owner=copy.owner,
         )
         for image in images:
             if image.bytes > self._image_bytes_max:
@@ -216,7 +242,7 @@ class BootstrapService(rpc.BootstrapServicer):
         return images
 
     def _seconds_of(self, images: list[StagedImage], asked: CopyAsked) -> float:
-        """How long they take at the speed that is allowed, but not so long that the hold lapses."""
+        """Time that they take at the allowed speed, bounded so that the hold does not lapse."""
         own = self._engine.region.retention.bootstrap.bytes_per_s
         bounds = [bound for bound in (own, asked.bytes_per_s) if bound]
         if not bounds:
@@ -232,7 +258,7 @@ class BootstrapService(rpc.BootstrapServicer):
             _RefusedError: there is none now.
             StoreError: the checkpoint is damaged.
         """
-        await self._release_lapsed()
+        await self._release_ended()
         copy = self._copies.get(asked.region)
         if copy is not None and copy.cut is None:
             raise _RefusedError(
@@ -240,9 +266,11 @@ class BootstrapService(rpc.BootstrapServicer):
                 "another call of that region is being prepared; try again in a moment",
             )
         resume = asked.resume
+        if resume is not None and copy is not None and copy.key != asked.key:
+            resume = None
         if copy is None or copy.cut is None or resume is None or resume.cut_id != copy.cut.id:
             if copy is not None:
-                await self._release(copy, "the region has begun anew")
+                await self._release(copy, "the region has begun again")
             copy, resume = await self._begin(asked), None
         copy.calls += 1
         return copy, 0 if resume is None else resume.after
@@ -261,32 +289,53 @@ class BootstrapService(rpc.BootstrapServicer):
                 "them has it",
             )
         # From here on it counts, and no second one is begun for the region.
-        copy = self._copies[asked.region] = _Copy(asked.region)
+        copy = self._copies[asked.region] = _Copy(asked.region, asked.key)
         try:
             copy.hold = await copy.holding.enter_async_context(
                 self._checkpoints.hold(Purpose.BOOTSTRAP)
             )
             checkpoint = copy.hold.checkpoint
-            if checkpoint is None or covers(asked.vv, checkpoint.row.vv):
+            if checkpoint is None or not self._is_of_use(checkpoint.row.vv, asked):
                 self._engine.region.checkpointing.want_an_end()
                 raise _RefusedError(
                     grpc.StatusCode.UNAVAILABLE,
                     "this region has no checkpoint yet that has what the other one lacks; one "
                     "is written now, try again in a moment",
                 )
-            sent = await self._checkpoints.sent(checkpoint.row.generation)
+            generation = checkpoint.row.generation
+            if asked.key is not None:
+                copy.owner = await self._checkpoints.owner_of(generation, asked.key)
+            sent = await self._checkpoints.sent(generation, copy.owner)
             copy.cut = StagedCut(
                 secrets.token_bytes(CUT_ID_BYTES),
                 self._engine.region.replica.region,
                 checkpoint.row.vv,
                 *sent,
+                key=asked.key,
             )
         except BaseException:
             await self._release(copy, "it was not begun")
             raise
         return copy
 
-    async def _release_lapsed(self) -> None:
+    def _is_of_use(self, vv: VersionVector, asked: CopyAsked) -> bool:
+        """True if a checkpoint at this version vector is of use to a region that asks.
+
+        Raises:
+            _RefusedError: at present no checkpoint could be.
+        """
+        if asked.key is None:
+            return not covers(asked.vv, vv)
+        replica = self._engine.region.replica
+        if not covers(replica.vv, asked.vv):
+            raise _RefusedError(
+                grpc.StatusCode.UNAVAILABLE,
+                f"region {replica.region} has not applied {missing(replica.vv, asked.vv)} effects"
+                f" that region {asked.region} has; look at its links (`crdtstream status`)",
+            )
+        return covers(vv, asked.vv)
+
+    async def _release_ended(self) -> None:
         for copy in list(self._copies.values()):
             if not copy.lasts:
                 await self._release(copy, copy.ended or "the region took nothing for too long")
@@ -294,7 +343,7 @@ class BootstrapService(rpc.BootstrapServicer):
                 await self._release(copy, "the region has it")
 
     def _is_taken_over(self, copy: _Copy) -> bool:
-        """Whether the region says that it durably has what it was sent."""
+        """True if the region says that it durably has what it was sent."""
         durable_vv = self._engine.region.knowledge.of(copy.region)
         return copy.is_sent and copy.cut is not None and covers(durable_vv, copy.cut.vv)
 
@@ -304,13 +353,13 @@ class BootstrapService(rpc.BootstrapServicer):
             del self._copies[copy.region]
         await copy.holding.aclose()
 
-    # --- Who may ask --------------------------------------------------------------------------
+    # --- Permission ---------------------------------------------------------------------------
 
     def _checked(self, request: pb.CopyRequest) -> CopyAsked:
-        """What a region asks for, if it may.
+        """Decode and check a region's request.
 
         Raises:
-            _RefusedError: it may not, or not now.
+            _RefusedError: the region may not have a copy, or not now.
         """
         try:
             asked = decode_asked(request)
@@ -327,7 +376,7 @@ class BootstrapService(rpc.BootstrapServicer):
                 f"region {region.replica.region} does not know its database yet; ask another one, "
                 "or try again in a moment",
             )
-        # Part of a copy that broke, and is not gone on with, is in nobody's way.
+        # The rest of a copy that broke, and is not continued, does not matter.
         if region.bootstrap.needs_staging:
             raise _RefusedError(
                 grpc.StatusCode.UNAVAILABLE,
@@ -360,7 +409,7 @@ class BootstrapService(rpc.BootstrapServicer):
         if asked.region not in region.peers.addresses:
             return Refusal(
                 RefusalKind.UNKNOWN,
-                f"region {asked.region} is no peer of region {own}; add it to its peers",
+                region.membership.told_unknown(asked.region),
             )
         linked = region.links.serves.get(asked.region)
         if linked is not None and not linked.is_over and linked.run_id != asked.run_id:

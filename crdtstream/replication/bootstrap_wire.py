@@ -1,35 +1,37 @@
-"""What a bootstrap sends, as messages: encoding, decoding, checking.
+"""Messages of a bootstrap: encoding, decoding, checking.
 
-What comes from outside is checked here.  An image that passes has a number, a kind and a place that
-a checkpoint can have, is as its sender had it, and has a body only where one belongs: the frame of
-a macro node, which names its content's size.
+Messages from outside are checked here.  An image that passes has a number, a kind and a place that
+a checkpoint can have, and is as its sender had it.  Only an image of a macro node has a body: a
+frame that names its content's size.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from zstandard import ZstdError, frame_content_size
-
 from crdtstream.core.checkpoint.parts import STAGED, Kind
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.frames import FrameError, claimed_size
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.core.lanes.packing import BODY_BYTES_MAX
+from crdtstream.core.lanes.body import decode_body
+from crdtstream.core.lanes.header import decode_head
+from crdtstream.core.lanes.packing import BODY_BYTES_MAX, unpack
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import PROTOCOL_VERSION
+from crdtstream.replication.appends import wrong_append
 from crdtstream.replication.wire import checked_region, checked_vv
 from crdtstream.store.staging import CUT_ID_BYTES, NOT_SENT, StagedCut, StagedImage
 from crdtstream.v1 import bootstrap_pb2 as pb
 
-# What fits where it is kept.
+# The greatest number that can be stored.
 _I64_MAX: Final = (1 << 63) - 1
 _KINDS: Final = {kind.value: kind for kind in Kind if kind is not NOT_SENT}
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where a copy goes on that broke: behind an image of a cut."""
+    """Place where a broken copy goes on: behind an image of a cut."""
 
     cut_id: bytes
     after: int
@@ -37,14 +39,16 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class CopyAsked:
-    """Who asks for the state, and what it has.
+    """Request of a region for the state, and what the region has.
 
     Attributes:
         uid: of the database; empty while the region does not know it.
         run_id: differs from one start of its node to the next.
-        vv: what it has of every origin.
+        vv: effects that it has of every origin.
         resume: None: it has none of the images.
-        bytes_per_s: how fast at most; 0: no bound.
+        bytes_per_s: greatest speed; 0: no bound.
+        key: only this one is wanted, as of ``vv`` or later; None: all keys, with anything beyond
+            ``vv``.
     """
 
     region: RegionId
@@ -55,6 +59,7 @@ class CopyAsked:
     resume: Resume | None = None
     bytes_per_s: int = 0
     protocol: int = PROTOCOL_VERSION
+    key: bytes | None = None
 
 
 def encode_asked(asked: CopyAsked) -> pb.CopyRequest:
@@ -72,11 +77,12 @@ def encode_asked(asked: CopyAsked) -> pb.CopyRequest:
             else pb.CopyResume(cut_id=resume.cut_id, after_number=resume.after)
         ),
         bytes_per_s=asked.bytes_per_s,
+        key=asked.key,
     )
 
 
 def decode_asked(message: pb.CopyRequest) -> CopyAsked:
-    """The inverse.  What a region of another protocol version wants is left out, as in ``Open``.
+    """The inverse.  Of another protocol version the rest is not read, as of ``Open``.
 
     Raises:
         PeerError: a region number, version vector, identity or cut that cannot be.
@@ -100,10 +106,11 @@ def decode_asked(message: pb.CopyRequest) -> CopyAsked:
         resume=resume,
         bytes_per_s=message.bytes_per_s,
         protocol=message.protocol,
+        key=message.key if message.HasField("key") else None,
     )
 
 
-def encode_begin(cut: StagedCut, *, resumed: bool) -> pb.CopyPiece:
+def encode_begin(cut: StagedCut, *, resumed: bool, incarnations: bytes = b"") -> pb.CopyPiece:
     return pb.CopyPiece(
         begin=pb.CopyBegin(
             cut_id=cut.id,
@@ -113,6 +120,8 @@ def encode_begin(cut: StagedCut, *, resumed: bool) -> pb.CopyPiece:
             numbers=cut.numbers,
             bytes=cut.bytes,
             resumed=resumed,
+            key=cut.key,
+            incarnations=incarnations,
         )
     )
 
@@ -121,7 +130,7 @@ def decode_begin(region: RegionId, message: pb.CopyBegin) -> StagedCut:
     """The cut that comes.
 
     Raises:
-        PeerError: what it says of it cannot be.
+        PeerError: its values are impossible.
     """
     source = checked_region(region, message.source)
     if source != region:
@@ -135,6 +144,7 @@ def decode_begin(region: RegionId, message: pb.CopyBegin) -> StagedCut:
         images=message.images,
         numbers=message.numbers,
         bytes=message.bytes,
+        key=message.key if message.HasField("key") else None,
     )
 
 
@@ -195,9 +205,39 @@ def _decode_image(region: RegionId, sent: pb.CopyImage) -> StagedImage:
     return image
 
 
+def check_nodes(region: RegionId, images: list[StagedImage]) -> None:
+    """Check that macro nodes can be read: once merged, an unreadable one stays for good.
+
+    Their fields are checked as those of batches are: clients get them as they are.
+
+    Cost: a millisecond for each macro node; to be called in a thread.
+
+    Raises:
+        PeerError: the head of one is impossible for its entries, or an entry's fields are not as
+            XADD makes them.
+    """
+    for image in images:
+        if image.kind is Kind.NODE:
+            try:
+                header = decode_head(image.head).header
+                columns = decode_body(unpack(image.body, size=header.body_bytes), header)
+            except (ValueError, OverflowError) as error:
+                raise PeerError(
+                    region,
+                    f"image {image.number}: {error}; run `crdtstream fsck` on its folder",
+                ) from error
+            wrong = wrong_append(columns.lengths, bytes(columns.fields))
+            if wrong is not None:
+                raise PeerError(
+                    region,
+                    f"image {image.number}: fields: entry {wrong} is not one array of an even"
+                    " number of bulk strings",
+                )
+
+
 def _is_frame(body: bytes) -> bool:
-    """Whether it begins as a frame that names its size, and that is one of a macro node."""
+    """True if it begins as a frame that names its size, and a macro node may have that size."""
     try:
-        return 0 <= frame_content_size(body) <= BODY_BYTES_MAX
-    except ZstdError:
+        return claimed_size(body) <= BODY_BYTES_MAX
+    except FrameError:
         return False

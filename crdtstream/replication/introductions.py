@@ -1,24 +1,25 @@
-"""What the files of all nodes say of the members, before the first epoch: whether they agree."""
+"""Introductions: checks, before the first epoch, that the files of all nodes agree on members."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import INSTANCE_BYTES, Adopted, Contact, MembersError
+from crdtstream.core.member_changes import INSTANCE_BYTES, Adopted, Contact, MembersError
 from crdtstream.core.size import Seconds
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.replication.membership_client import introduced
 from crdtstream.settings import NodeSettings, endpoint
 from crdtstream.v1 import membership_pb2 as pb
 
-# Addresses that mean every address of a machine.
-WILDCARDS: Final = ("0.0.0.0", "::", "[::]")
+# Addresses that mean every address of a machine; nothing listens on them here.
+WILDCARDS: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104
 KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
 
 
 async def adoption_of(
-    engine: Engine, settings: NodeSettings, *, absent: RegionId | None = None
+    engine: Engine, settings: NodeSettings, calls: PeerCalls, *, absent: RegionId | None = None
 ) -> tuple[list[Adopted], list[RegionId]]:
     """The regions as all their files name them, and those of them that vote.
 
@@ -36,7 +37,7 @@ async def adoption_of(
         (RegionId(peer.region), peer.address) for peer in settings.peers if peer.region != absent
     ]
     answers = await asyncio.gather(
-        *(introduced(settings.database_id, own, peer, address) for peer, address in asked)
+        *(introduced(settings.database_id, own, peer, address, calls) for peer, address in asked)
     )
     found |= {RegionId(one.region): one for one in answers}
     if absent is not None:
@@ -112,19 +113,24 @@ def _at(host: str, address: str) -> str:
 
 
 async def introduction_of(engine: Engine, settings: NodeSettings) -> pb.Introduction:
-    """How this node names itself and the others; its folder has its uid by then."""
+    """Introduction of this node, which names itself and its peers.
+
+    Waits until the folder has kept its uid.
+    """
     membership = engine.region.membership
     membership.want_kept()
-    while not membership.is_kept:  # noqa: ASYNC110 - nobody tells the end of it
+    while not membership.is_kept:  # noqa: ASYNC110 - no event reports its end
         await asyncio.sleep(KEPT_SECONDS.value)
-    host = settings.announce_hosts[0] if settings.announce_hosts else settings.host
+    host, http_host = settings.host, settings.http_host
+    if settings.announce_hosts:
+        host = http_host = settings.announce_hosts[0]
     return pb.Introduction(
         region=settings.region,
         instance=membership.instance,
         database_uid=engine.region.replica.database_uid,
-        grpc_address=endpoint(settings.host, settings.grpc_port),
-        resp_address=endpoint(host, settings.announce_port or settings.resp_port),
-        http_address=endpoint(host, settings.http_port),
+        grpc_address=settings.grpc_address,
+        resp_address=endpoint(host, settings.announce_port or settings.client_port),
+        http_address=endpoint(http_host, settings.http_port),
         peers=[
             pb.ConfiguredPeer(region=peer.region, address=peer.address) for peer in settings.peers
         ],

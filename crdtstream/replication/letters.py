@@ -1,14 +1,14 @@
-"""Messages on who is a member as they go over the wire; without any IO."""
+"""Letters between regions as they go over the wire; without any IO."""
 
+from crdtstream.core.bids import Bid, BidAnswer, decode_bid_letter, encode_bid_letter
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import (
     decode_members,
     decode_message,
     encode_members,
     encode_message,
 )
-from crdtstream.region.ready import News
+from crdtstream.region.ready import AnyLetter, News
 from crdtstream.region.region import Region
 from crdtstream.v1 import membership_pb2 as pb
 
@@ -17,16 +17,24 @@ class LetterError(Exception):
     """A letter is not taken; the text says why.  Nothing has changed."""
 
 
-def encode_letter(region: Region, letter: Letter | News) -> pb.MembershipLetter:
+def encode_letter(region: Region, letter: AnyLetter) -> pb.MembershipLetter:
     """A letter of this region."""
     identity = region.links.identity
+    message = members = incarnation = b""
+    if isinstance(letter, News):
+        members = encode_members(letter.members)
+    elif isinstance(letter, Bid | BidAnswer):
+        incarnation = encode_bid_letter(letter)
+    else:
+        message = encode_message(letter.message)
     return pb.MembershipLetter(
         database_id=identity.database_id,
         database_uid=region.replica.database_uid,
         sender=identity.region,
         to=letter.to,
-        message=b"" if isinstance(letter, News) else encode_message(letter.message),
-        members=encode_members(letter.members) if isinstance(letter, News) else b"",
+        message=message,
+        members=members,
+        incarnation=incarnation,
     )
 
 
@@ -34,7 +42,7 @@ def take_letter(region: Region, letter: pb.MembershipLetter, now: Millis) -> Non
     """A letter has come.
 
     Raises:
-        LetterError: it is for somebody else, or of nobody who has a say here.
+        LetterError: it is for another region, or from none that has a say here.
         ContentError: it is no letter.
     """
     sender = RegionId(letter.sender)
@@ -49,4 +57,8 @@ def take_letter(region: Region, letter: pb.MembershipLetter, now: Millis) -> Non
         return
     if not membership.members.takes_from(sender):
         raise LetterError(f"region {sender} is no member: {membership.known.listed()}")
+    if letter.incarnation:
+        bid = decode_bid_letter(letter.incarnation, region.replica.region)
+        region.numbering.receive(sender, bid, now)
+        return
     membership.receive(sender, decode_message(letter.message), now)

@@ -1,4 +1,4 @@
-"""Messages on who is a member, to other regions: each is one call, and may be lost."""
+"""Messages about the members, to other regions: each is one call, and may be lost."""
 
 import asyncio
 import contextlib
@@ -6,101 +6,111 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import grpc
+import structlog
 
+from crdtstream.access.peer_calls import PLAIN_CALLS, PeerCalls
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import INSTANCE_BYTES, MembersError
-from crdtstream.core.membership.deciding import Letter
+from crdtstream.core.member_changes import INSTANCE_BYTES, MembersError
 from crdtstream.core.size import Seconds, Size
-from crdtstream.engine import Engine
-from crdtstream.region.ready import News
+from crdtstream.engine.engine import Engine
+from crdtstream.region.ready import AnyLetter
 from crdtstream.replication.letters import encode_letter
-from crdtstream.replication.puller import short_details
+from crdtstream.replication.puller import REFUSED, short_details
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
 
 CALL_SECONDS_MAX: Final = Seconds(5.0, least=0.1)
 # Messages under way to one region; those beyond are lost, and sent again later.
 UNDER_WAY_MAX: Final = Size(16, least=1)
+LOG_SECONDS: Final = Seconds(60.0, least=0.001)
+
+logger = structlog.get_logger(__name__)
 
 
 class Courier:
     """Delivers letters for as long as ``run`` runs."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, calls: PeerCalls = PLAIN_CALLS) -> None:
         self._engine = engine
-        self._letters: asyncio.Queue[Letter | News] = asyncio.Queue()
+        self._calls = calls
+        # When the refusal of a password may be logged again, in the loop's time.
+        self._log_from = 0.0
+        self._letters: asyncio.Queue[AnyLetter] = asyncio.Queue()
         self._under_way: dict[RegionId, int] = {}
-        self._channels: dict[str, grpc.aio.Channel] = {}
         engine.on_letters = self._take
 
-    def _take(self, letters: Sequence[Letter | News]) -> None:
+    def _take(self, letters: Sequence[AnyLetter]) -> None:
         for letter in letters:
             self._letters.put_nowait(letter)
 
     async def run(self) -> None:
         """Deliver what there is, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                while True:
-                    letter = await self._letters.get()
-                    count = self._under_way.get(letter.to, 0)
-                    if count < UNDER_WAY_MAX.value:
-                        self._under_way[letter.to] = count + 1
-                        tasks.create_task(self._deliver(letter))
-        finally:
-            for channel in self._channels.values():
-                await channel.close()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                letter = await self._letters.get()
+                count = self._under_way.get(letter.to, 0)
+                if count < UNDER_WAY_MAX.value:
+                    self._under_way[letter.to] = count + 1
+                    tasks.create_task(self._deliver(letter))
 
-    async def _deliver(self, letter: Letter | News) -> None:
+    async def _deliver(self, letter: AnyLetter) -> None:
         region = self._engine.region
         address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
-                await rpc.MembershipStub(self._channel(address)).Deliver(
-                    encode_letter(region, letter), timeout=CALL_SECONDS_MAX.value
-                )
-        except grpc.RpcError:
-            # Whoever wants an answer asks again.
-            pass
+                async with self._calls.channel(address, letter.to) as channel:
+                    await rpc.MembershipStub(channel).Deliver(
+                        encode_letter(region, letter),
+                        timeout=CALL_SECONDS_MAX.value,
+                        metadata=self._calls.metadata,
+                    )
+        except grpc.RpcError as error:
+            # A region that wants an answer asks again.
+            is_refused = isinstance(error, grpc.aio.AioRpcError) and (
+                error.code() is grpc.StatusCode.UNAUTHENTICATED
+            )
+            if is_refused:
+                self._note_refused(letter.to)
         finally:
             self._under_way[letter.to] -= 1
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            self._channels[address] = channel = grpc.aio.insecure_channel(address)
-        return channel
+    def _note_refused(self, to: RegionId) -> None:
+        at = asyncio.get_running_loop().time()
+        if at >= self._log_from:
+            self._log_from = at + LOG_SECONDS.value
+            logger.error("a region does not take this region's messages", peer=to, reason=REFUSED)
 
 
 @contextlib.asynccontextmanager
-async def called(address: str, what: str) -> AsyncIterator[rpc.MembershipStub]:
-    """The service at an address, for one call.
+async def called(
+    calls: PeerCalls, address: str, region: RegionId | None
+) -> AsyncIterator[rpc.MembershipStub]:
+    """The service of a region, for one call; the call has the login in its metadata.
 
     Args:
-        what: who is asked, for people.
+        region: None: the node at the address, whichever region it is.
 
     Raises:
         MembersError: it does not answer, or refuses; the text says what to do.
     """
-    options = (("grpc.use_local_subchannel_pool", 1),)
+    what = "the node" if region is None else f"region {region}"
     try:
-        async with grpc.aio.insecure_channel(address, options=options) as channel:
+        async with calls.channel(address, region) as channel:
             yield rpc.MembershipStub(channel)
     except grpc.aio.AioRpcError as error:
-        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            raise MembersError(
-                f"{what} at {address} runs a version that knows of no members; run the same"
-                " version everywhere first"
-            ) from error
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            raise MembersError(f"{what} at {address}: {REFUSED}") from error
         details = error.details() or error.code().name
         raise MembersError(f"{what} at {address}: {short_details(details)}") from error
 
 
-async def sealed(engine: Engine, region: RegionId, request: pb.SealRequest) -> pb.SealReply:
+async def sealed(
+    engine: Engine, region: RegionId, request: pb.SealRequest, calls: PeerCalls
+) -> pb.SealReply:
     """Ask a region that is to be removed how far its seal is; see ``sealing.py``.
 
     Args:
-        request: what step; who asks whom is filled in.
+        request: the step; sender and receiver are filled in.
 
     Raises:
         MembersError: it does not answer, or refuses.
@@ -112,22 +122,30 @@ async def sealed(engine: Engine, region: RegionId, request: pb.SealRequest) -> p
     request.database_id = here.links.identity.database_id
     request.database_uid = here.replica.database_uid
     request.sender, request.to = here.replica.region, region
-    async with called(address, f"region {region}") as stub:
-        reply: pb.SealReply = await stub.Seal(request, timeout=CALL_SECONDS_MAX.value)
+    async with called(calls, address, region) as stub:
+        reply: pb.SealReply = await stub.Seal(
+            request, timeout=CALL_SECONDS_MAX.value, metadata=calls.metadata
+        )
     return reply
 
 
 async def introduced(
-    database_id: str, region: RegionId, peer: RegionId, address: str
+    database_id: str,
+    region: RegionId,
+    peer: RegionId,
+    address: str,
+    calls: PeerCalls = PLAIN_CALLS,
 ) -> pb.Introduction:
-    """How a peer names itself and the others.
+    """Ask a peer for its introduction, in which it names itself and its peers.
 
     Raises:
         MembersError: it does not answer, or is not that region of this database.
     """
-    async with called(address, f"region {peer}") as stub:
+    async with called(calls, address, peer) as stub:
         request = pb.IntroduceRequest(database_id=database_id, region=region)
-        found: pb.Introduction = await stub.Introduce(request, timeout=CALL_SECONDS_MAX.value)
+        found: pb.Introduction = await stub.Introduce(
+            request, timeout=CALL_SECONDS_MAX.value, metadata=calls.metadata
+        )
     if found.region != peer or len(found.instance) != INSTANCE_BYTES:
         raise MembersError(
             f"{address} is region {found.region}, not region {peer}; correct the peer's address"

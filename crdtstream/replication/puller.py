@@ -2,18 +2,22 @@
 
 import asyncio
 import contextlib
+import math
+import random
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
 
 import grpc
 
-from crdtstream.engine import Engine
+from crdtstream.access.peer_calls import NAME_IS_WRONG, NOT_TRUSTED, PLAIN_CALLS, PeerCalls
+from crdtstream.engine.engine import Engine
 from crdtstream.passwords import METADATA_KEY, NOT_SAID
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import ToServer
 from crdtstream.region.links.pull import Connect, HangUp, Over, Pull, PullAction, Send, Sleep
 from crdtstream.region.peers import PeersChange
+from crdtstream.replication.server import INCARNATIONS_KEY
 from crdtstream.replication.wire import BatchUnpacker, decode_response, encode_request
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -23,6 +27,13 @@ Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.SyncRequest, pb.SyncResponse]"
 # Added to a message's batches by protobuf and compression at worst, generously.
 FRAMING_BYTES_MAX: Final = 1 << 20
 
+# Bounds of the part of ``check_s`` after which a link begins again.
+CHECK_PARTS: Final = (0.8, 1.2)
+# Why a region refuses the login of another one.
+REFUSED: Final = (
+    "it takes another password than this region has; set the same requirepass in the files of both"
+    " regions"
+)
 REFUSALS: Final = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.ALREADY_EXISTS,
@@ -34,11 +45,26 @@ class Pullers:
     """Keeps a loop for each link by which the region pulls, as its peers come and go."""
 
     def __init__(
-        self, engine: Engine, *, batch_bytes_max: int, password_mark: int = NOT_SAID
+        self,
+        engine: Engine,
+        *,
+        batch_bytes_max: int,
+        password_mark: int = NOT_SAID,
+        calls: PeerCalls = PLAIN_CALLS,
+        check_s: float = math.inf,
     ) -> None:
+        """Keep links for an engine's region.
+
+        Args:
+            check_s: time in seconds after which a link begins again, so that both sides look at
+                each other's certificates; by chance 20 % more or less, so that not all links do so
+                at once.
+        """
         self._engine = engine
         self._batch_bytes_max = batch_bytes_max
         self._password_mark = password_mark
+        self._calls = calls
+        self._check_s = check_s
         self._kept: set[Pull] = set()
         self._changed = asyncio.Event()
 
@@ -67,6 +93,8 @@ class Pullers:
             self._engine,
             batch_bytes_max=self._batch_bytes_max,
             password_mark=self._password_mark,
+            calls=self._calls,
+            check_s=self._check_s,
         )
         try:
             await puller.run()
@@ -82,12 +110,21 @@ class Puller:
     """
 
     def __init__(
-        self, pull: Pull, engine: Engine, *, batch_bytes_max: int, password_mark: int = NOT_SAID
+        self,
+        pull: Pull,
+        engine: Engine,
+        *,
+        batch_bytes_max: int,
+        password_mark: int,
+        calls: PeerCalls,
+        check_s: float,
     ) -> None:
         self._pull = pull
         self._engine = engine
         self._batch_bytes_max = batch_bytes_max
         self._password_mark = password_mark
+        self._calls = calls
+        self._check_s = check_s
         self._unpacker = BatchUnpacker(pull.peer, bytes_max=batch_bytes_max)
         self._wake = asyncio.Event()
         self._may_read = asyncio.Event()
@@ -98,7 +135,7 @@ class Puller:
         self._may_read.set()
 
     async def run(self) -> None:
-        """Keep the link for as long as the node lives, or until it is over."""
+        """Keep the link for as long as the node runs, or until it ends."""
         while True:
             self._wake.clear()
             match self._next():
@@ -113,20 +150,25 @@ class Puller:
 
     async def _call_peer(self) -> None:
         """One call, from its beginning to its end."""
+        clock = asyncio.get_running_loop().time
+        check_at = clock() + self._check_s * random.uniform(*CHECK_PARTS)  # noqa: S311 - spread
         async with self._call() as call, asyncio.TaskGroup() as tasks:
             reader = tasks.create_task(self._receive(call))
             writer: asyncio.Task[None] | None = None
             while True:
                 self._wake.clear()
+                if clock() >= check_at:
+                    check_at = math.inf
+                    self._pull.reopen()
                 is_writing = writer is not None and not writer.done()
                 match self._next(may_send=not is_writing):
                     case Send(message):
                         # A write waits for the connection, and for the peer to read: the link
-                        # must go on watching meanwhile.
+                        # must go on watching during that time.
                         writer = tasks.create_task(self._send(call, message))
                         await asyncio.sleep(0)
                     case Sleep(until):
-                        await self._sleep(until)
+                        await self._sleep(check_at if until is None else min(until, check_at))
                     case HangUp():
                         reader.cancel()
                         if writer is not None:
@@ -141,7 +183,7 @@ class Puller:
 
     async def _sleep(self, until: float | None) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(None if until == math.inf else until):
                 await self._wake.wait()
 
     async def _send(self, call: Call, message: ToServer) -> None:
@@ -158,10 +200,10 @@ class Puller:
             ("grpc.keepalive_time_ms", max(1_000, silence_ms)),
             ("grpc.keepalive_timeout_ms", silence_ms),
             ("grpc.http2.max_pings_without_data", 0),
-            # One connection per call, without gRPC's own pauses between attempts: ours count.
-            ("grpc.use_local_subchannel_pool", 1),
         )
-        async with grpc.aio.insecure_channel(self._pull.address, options=options) as channel:
+        pull = self._pull
+        # One connection per call, without gRPC's own pauses between attempts: ours count.
+        async with self._calls.channel(pull.address, pull.peer, options) as channel:
             call = rpc.ReplicationStub(channel).Sync(
                 wait_for_ready=False,
                 metadata=((METADATA_KEY, str(self._password_mark)),),
@@ -174,7 +216,7 @@ class Puller:
     # --- Receiving ----------------------------------------------------------------------------
 
     async def _receive(self, call: Call) -> None:
-        """Read until the call ends, and tell the link why it did."""
+        """Read until the call ends, and pass its reason to the link."""
         try:
             await self._read_messages(call)
         except PeerError as error:
@@ -195,7 +237,7 @@ class Puller:
             if message is grpc.aio.EOF:
                 raise PeerError(pull.peer, "ended the call")
             if not isinstance(message, pb.SyncResponse):
-                # gRPC gives None for bytes that are no message of this kind.
+                # gRPC returns None for bytes that are no message of this kind.
                 raise PeerError(pull.peer, "a message that cannot be read; is it a region node?")
             if message.WhichOneof("kind") == "batches":
                 pull.stats.bytes_wire += len(message.batches.zstd)
@@ -209,12 +251,27 @@ class Puller:
 def _event_of(error: grpc.aio.AioRpcError) -> Failed | Refused:
     if error.code() in REFUSALS:
         is_duplicate = error.code() is grpc.StatusCode.ALREADY_EXISTS
-        return Refused(error.details() or error.code().name, is_duplicate)
+        told = dict(error.trailing_metadata() or ()).get(INCARNATIONS_KEY, b"")
+        incarnations = told if isinstance(told, bytes) else b""
+        return Refused(error.details() or error.code().name, is_duplicate, incarnations)
     return Failed(f"{error.code().name}: {short_details(error.details() or 'no reason given')}")
 
 
 def short_details(details: str) -> str:
-    """What gRPC says of an address that cannot be reached, without the address, which each link's
-    line has, and without what each layer of it says of the one below."""
+    """Shorten gRPC's text about an address that cannot be reached to its cause.
+
+    The address is left out, as each link's line has it, and so are the texts of outer layers.
+    """
+    if NAME_IS_WRONG in details:
+        return (
+            "its certificate is of another region or database; correct the address, or give that"
+            " node the files of its own region"
+        )
+    _, is_untrusted, why = details.partition(NOT_TRUSTED)
+    if is_untrusted:
+        return (
+            f"its certificate is not trusted ({why.lstrip(': ').removesuffix(': OK')}); compare its"
+            " authority and dates with tls_ca_cert_file here"
+        )
     _, marker, last = details.partition("last error: ")
     return last.rpartition("Failed to connect to remote host: ")[2] if marker else details

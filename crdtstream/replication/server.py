@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 import grpc
 import structlog
 
+from crdtstream.access.callers import Callers, check_region
 from crdtstream.core.ids import RegionId
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.passwords import METADATA_KEY, NOT_SAID, do_passwords_differ
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Refusal, RefusalKind
@@ -32,6 +33,10 @@ CODES: Final = {
 }
 
 
+# Metadata by which a refused puller hears of the incarnations of its region.
+INCARNATIONS_KEY: Final = "crdtstream-incarnations-bin"
+
+
 class _CutOffError(Exception):
     """The log begins behind what the puller lacks; the text says so."""
 
@@ -39,24 +44,31 @@ class _CutOffError(Exception):
 class ReplicationService(rpc.ReplicationServicer):
     """The ``Replication`` service of one node."""
 
-    def __init__(self, engine: Engine, *, password_mark: int = NOT_SAID) -> None:
+    def __init__(
+        self, engine: Engine, *, password_mark: int = NOT_SAID, callers: Callers | None = None
+    ) -> None:
         """A service that has heard of no peer's password yet.
 
         Args:
             password_mark: of the password that this node takes (``passwords.py``).
+            callers: knows the region that calls; None: it is the one that it says it is.
         """
         self._engine = engine
+        self._callers = callers
         self._password_mark = password_mark
         # Of each peer the mark that it said last.
         self._peer_marks: dict[RegionId, int] = {}
 
     async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802 - gRPC's name
-        """One link, from its Open on, until either side goes."""
+        """Serve one link, from its Open on, until either side ends it."""
         serve = await self._open(requests, context)
         wake = asyncio.Event()
         self._engine.on_link[serve] = wake.set
         failure: tuple[grpc.StatusCode, str] | None = None
         try:
+            # Before the first message: if that is cut short by a failure, gRPC forgets that it had
+            # sent metadata with it, sends them again with the status, and the status is lost.
+            await context.send_initial_metadata(())
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read_acks(serve, requests))
                 await self._send(serve, context, wake)
@@ -84,10 +96,12 @@ class ReplicationService(rpc.ReplicationServicer):
             opening = decode_open(request.open)
         except PeerError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        await check_region(self._callers, context, opening.region, "Open")
         at = asyncio.get_running_loop().time()
         serve = self._engine.region.links.accept(opening, at)
         if isinstance(serve, Refusal):
-            await context.abort(CODES[serve.kind], serve.reason)
+            trailing = ((INCARNATIONS_KEY, serve.incarnations),) if serve.incarnations else ()
+            await context.abort(CODES[serve.kind], serve.reason, trailing)
             raise AssertionError("abort raises")
         self._note_password(serve.region, _password_mark_of(context))
         return serve
@@ -113,7 +127,7 @@ class ReplicationService(rpc.ReplicationServicer):
         """Until the puller ends the call.
 
         Raises:
-            PeerError: what it sent cannot be used; the call ends, whatever is being written.
+            PeerError: a message cannot be used; the call ends, whatever is being written.
         """
         loop = asyncio.get_running_loop()
         async for request in requests:
@@ -121,7 +135,7 @@ class ReplicationService(rpc.ReplicationServicer):
         serve.end()
 
     async def _send(self, serve: Serve, context: Context, wake: asyncio.Event) -> None:
-        """Do what the link says until it is over."""
+        """Do what the link says until it ends."""
         loop = asyncio.get_running_loop()
         now = self._engine.now
         retention = self._engine.region.retention
@@ -134,7 +148,7 @@ class ReplicationService(rpc.ReplicationServicer):
                     try:
                         await self._read_log(serve, action)
                     except StoreError:
-                        # What is being cut meanwhile is not there, and nothing is damaged.
+                        # Records that are being cut just now are missing, and nothing is damaged.
                         if retention.begins == begins and not retention.cutting_seq:
                             raise
                         await asyncio.sleep(CUT_SECONDS.value)
@@ -169,7 +183,7 @@ class ReplicationService(rpc.ReplicationServicer):
 
 
 def _password_mark_of(context: Context) -> int:
-    """What the puller says; ``NOT_SAID`` for what is no mark, too."""
+    """The puller's mark of its password; ``NOT_SAID`` if there is none, or it is no mark."""
     text = dict(context.invocation_metadata() or ()).get(METADATA_KEY, "")
     is_mark = isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) <= 3
     return int(text) if is_mark else NOT_SAID

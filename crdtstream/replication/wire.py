@@ -1,21 +1,22 @@
-"""What goes over a link, as messages: packing, unpacking, checking.
+"""Messages of a link: packing, unpacking, checking.
 
-Batches travel as the bytes that their origin made and the log holds.  Several of them share one
+Batches are sent as the bytes that their origin made and the log holds.  Several of them share one
 Zstandard frame; the frame names its content size, which is checked before anything is unpacked.
 
-What a peer sent is checked here, before the core sees it: the numbers by the codec, the fields as
-``appends.py`` has it, because the core hands them out to clients as they are.
+Data from a peer are checked here, before the core gets them: the numbers by the codec, the fields
+by ``appends.py``, because the core passes them to clients as they are.
 """
 
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-import zstandard
 from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.effects import EffectBatch
+from crdtstream.core.frames import FrameError, FramePacker, unpack_frame
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId
+from crdtstream.core.size import Size
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.core.wire.codec import BatchError, decode_batch, decode_vv, encode_vv
 from crdtstream.region.links.errors import PeerError
@@ -34,24 +35,35 @@ from crdtstream.region.links.messages import (
     Welcome,
 )
 from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publication
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.replication.appends import wrong_append
 from crdtstream.v1 import replication_pb2 as pb
 
 # The level with the best speed for its size on entries of 50 to 500 bytes; see benchmarks.
 ZSTD_LEVEL: Final = 1
-# What a peer's clock may show at most, in ms: it is sent back with the time that passed since.
+# Batches of one message: a link has no more under way (``WINDOW_BYTES``), however small they are.
+BATCHES_MAX: Final = Size(1 << 20, least=1 << 16)
+# In a list that is not longer they take little, however many they are.
+COUNTED_BYTES: Final = Size(1 << 20, least=0)
+# Tag and wire type of ``BatchList.batches``, and the bits of the longest length.
+_BATCHES_TAG: Final = 0x0A
+_SHIFT_MAX: Final = 63
+# The latest time of a peer's clock, in ms: it is sent back with the time that passed since.
 STAMP_MS_MAX: Final = 1 << 60
+# Longer than this is the name of no database (``settings.py``).
+DATABASE_ID_LENGTH_MAX: Final = 64
+# Bytes of each field of Open about members, incarnations and histories: 1,023 regions need less.
+SAID_BYTES_MAX: Final = 1 << 20
 
 
 class BatchPacker:
     """Batches to messages; one per link, since it keeps the compressor's tables."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self._packer = FramePacker(level=ZSTD_LEVEL)
 
     def pack(self, batches: Sequence[bytes]) -> bytes:
-        return self._compressor.compress(pb.BatchList(batches=batches).SerializeToString())
+        return self._packer.pack(pb.BatchList(batches=batches).SerializeToString())
 
 
 class BatchUnpacker:
@@ -60,7 +72,6 @@ class BatchUnpacker:
     def __init__(self, region: RegionId, *, bytes_max: int) -> None:
         self._region = region
         self._bytes_max = bytes_max
-        self._decompressor = zstandard.ZstdDecompressor()
 
     def unpack(self, packed: bytes) -> list[bytes]:
         """The encoded batches of a message.
@@ -69,16 +80,38 @@ class BatchUnpacker:
             PeerError: no frame, a frame that is too large, or no list of batches.
         """
         try:
-            size = zstandard.frame_content_size(packed)
-            if not 0 <= size <= self._bytes_max:
-                raise PeerError(
-                    self._region,
-                    f"batches.zstd: a frame of {size} bytes is not within {self._bytes_max}",
-                )
-            content = self._decompressor.decompress(packed, max_output_size=size)
+            content = unpack_frame(packed, bytes_max=self._bytes_max)
+            if len(content) > COUNTED_BYTES.value:
+                self._check_count(content)
             return list(pb.BatchList.FromString(content).batches)
-        except (zstandard.ZstdError, DecodeError) as error:
+        except (FrameError, DecodeError) as error:
             raise PeerError(self._region, f"batches.zstd: {error}") from error
+
+    def _check_count(self, content: bytes) -> None:
+        """See that a list has no more batches than any that is sent, before an object is made of
+        each: of empty ones 1 GiB would take 20 GiB.
+
+        Raises:
+            PeerError: it has more, or is no list of batches.
+        """
+        at = count = 0
+        while at < len(content):
+            if content[at] != _BATCHES_TAG:
+                raise PeerError(self._region, f"batches.zstd: another field at byte {at}")
+            count += 1
+            if count > BATCHES_MAX.value:
+                raise PeerError(self._region, f"batches.zstd: more than {count - 1} batches")
+            at += 1
+            size = shift = 0
+            while at < len(content) and content[at] & 0x80:
+                size |= (content[at] & 0x7F) << shift
+                shift += 7
+                at += 1
+                if shift > _SHIFT_MAX:
+                    raise PeerError(self._region, f"batches.zstd: no length at byte {at}")
+            if at < len(content):
+                size |= content[at] << shift
+            at += 1 + size
 
 
 def checked_batch(region: RegionId, encoded: bytes) -> EffectBatch:
@@ -140,6 +173,7 @@ def encode_progress(progress: Progress) -> pb.Progress:
         next_ms=progress.next_ms,
         staging_vv=None if progress.staging_vv is None else encode_vv(progress.staging_vv),
         epoch=progress.epoch,
+        histories=progress.histories,
     )
 
 
@@ -167,6 +201,7 @@ def decode_progress(region: RegionId, message: pb.Progress) -> Progress:
             checked_vv(region, message.staging_vv) if message.HasField("staging_vv") else None
         ),
         epoch=message.epoch,
+        histories=message.histories,
     )
 
 
@@ -197,11 +232,11 @@ def encode_publications(message: Publications) -> pb.Publications:
 
 
 def decode_publications(region: RegionId, message: pb.Publications) -> Publications:
-    """What the clients of ``region`` published, and what they listen to.
+    """Decode what the clients of ``region`` published, and what they listen to.
 
     Raises:
-        PeerError: it comes from another region, as publications are not relayed; one of them is
-            larger than any that PUBLISH takes; or a name is longer than any that is told.
+        PeerError: it is of another region, as publications are not relayed; one of them is larger
+            than any that PUBLISH takes; or a name is longer than any that is sent.
     """
     if message.origin != region:
         raise PeerError(region, f"publications.origin: {message.origin}, which they cannot be of")
@@ -249,7 +284,7 @@ def checked_region(region: RegionId, number: int) -> RegionId:
 
 
 def encode_request(message: ToServer) -> pb.SyncRequest:
-    """What a puller sends."""
+    """Encode a message from a puller to a server."""
     match message:
         case Open():
             return pb.SyncRequest(
@@ -262,6 +297,8 @@ def encode_request(message: ToServer) -> pb.SyncRequest:
                     run_id=message.run_id,
                     standing=encode_standing(message.standing),
                     membership=message.membership,
+                    incarnations=message.incarnations,
+                    histories=message.histories,
                 )
             )
         case Progress():
@@ -273,12 +310,20 @@ def encode_request(message: ToServer) -> pb.SyncRequest:
 def decode_open(message: pb.Open) -> Open:
     """The first message of a puller.
 
-    What a puller of another protocol version wants is left out: it is refused, whatever it wants.
+    The request of a puller with another protocol version is not read: it is refused anyway.
 
     Raises:
-        PeerError: a version vector or region number that cannot be.
+        PeerError: a name, a version vector or a region number that cannot be.
     """
-    region = RegionId(message.region)
+    region = checked_region(RegionId(message.region), message.region)
+    if len(message.database_id) > DATABASE_ID_LENGTH_MAX:
+        raise PeerError(
+            region, f"database_id: it has more than {DATABASE_ID_LENGTH_MAX} characters"
+        )
+    for field in ("membership", "incarnations", "histories"):
+        size = len(getattr(message, field))
+        if size > SAID_BYTES_MAX:
+            raise PeerError(region, f"{field}: {size} bytes are not within {SAID_BYTES_MAX}")
     is_ours = message.protocol == PROTOCOL_VERSION
     return Open(
         region=region,
@@ -290,6 +335,8 @@ def decode_open(message: pb.Open) -> Open:
         vv=checked_vv(region, message.vv) if is_ours else {},
         standing=decode_standing(region, message.standing if is_ours else pb.Standing()),
         membership=message.membership if is_ours else b"",
+        incarnations=message.incarnations if is_ours else b"",
+        histories=message.histories if is_ours else b"",
         protocol=message.protocol,
     )
 
@@ -306,7 +353,7 @@ def decode_ack(region: RegionId, message: pb.SyncRequest) -> Progress:
 
 
 def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
-    """What a server sends."""
+    """Encode a message from a server to a puller."""
     match message:
         case Batches(batches):
             return pb.SyncResponse(batches=pb.Batches(zstd=packer.pack(batches)))
@@ -325,6 +372,8 @@ def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
                     own_n=message.own_n,
                     log_begins=encode_vv(message.begins),
                     membership=message.membership,
+                    incarnations=message.incarnations,
+                    histories=message.histories,
                 )
             )
         case _:
@@ -357,6 +406,8 @@ def decode_response(
                 own_n=welcome.own_n,
                 begins=checked_vv(region, welcome.log_begins),
                 membership=welcome.membership,
+                incarnations=welcome.incarnations,
+                histories=welcome.histories,
                 protocol=welcome.protocol,
             )
         case "publications":

@@ -9,13 +9,18 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from crdtstream.access.basic import NO_LOGIN, Login
 from crdtstream.admin.client import AdminError
+from crdtstream.command_line.exit import fail, refuse
+from crdtstream.command_line.groups import with_groups
+from crdtstream.command_line.reach import LoginOptions
 from crdtstream.local_regions import LocalRegionsError
 from crdtstream.scenario.live import LiveError, LiveTarget
 from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError
+from crdtstream.scenario.report import ScenarioFileError, check_writable, report_of, write_reports
 from crdtstream.scenario.scenario import Scenario, scenario_files
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.scenario.target import Target
@@ -31,39 +36,55 @@ TargetOf: TypeAlias = Callable[[Scenario], Target]
 
 
 @app.command("run")
+@with_groups
 def run_command(
+    presented: LoginOptions,
     paths: ScenarioPaths,
     seed: Annotated[int | None, typer.Option(help="Seed of the network; drawn if absent.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Run on nodes, started for this.")] = False,
     address: Annotated[
         list[str] | None,
         typer.Option(
-            help="host:port of a running node's gRPC service, once per node; with --live."
+            "--address",
+            metavar="HOST:PORT",
+            help="With --live: host:port of a running node's gRPC service, once per node.",
         ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what happened here, for `crdtstream replay`."),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Tables of failures only.")] = False,
 ) -> None:
     """Run scenarios and print their tables, with a mark at each cell.
 
-    On running nodes each scenario begins with FLUSHALL in every region.
+    On running nodes each scenario begins with FLUSHALL in every region; clients and calls present
+    what the last options name.
 
     Example: crdtstream scenario run scenarios/aa/del-is-observed-remove.yaml --seed 4711
 
-    Exit status: 0 all as expected, 1 something differs, 2 a file is no scenario.
+    Exit status: 0 all as expected, 1 something differs, 2 a file is no scenario, or the report
+    cannot be written.
     """
     if address and not live:
         raise typer.BadParameter("--address is for --live")
     if live and seed is not None:
         raise typer.BadParameter("--seed is for the simulator; live nodes have none")
+    if report is not None:
+        _check(report)
     scenarios = _load_all(paths)
+    if not live and seed is None:
+        seed = secrets.randbits(32)
     try:
-        with _targets(live=live, addresses=address or [], seed=seed) as target_of:
+        with _targets(presented, live=live, addresses=address or [], seed=seed) as target_of:
             outcomes = [
                 _run(path, scenario, target_of, quiet=quiet) for path, scenario in scenarios
             ]
     except (LiveError, AdminError, LocalRegionsError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(code=1) from error
+    if report is not None:
+        _write(report, scenarios, outcomes, seed)
     failed = sum(not outcome.passed for outcome in outcomes)
     skipped = sum(bool(outcome.skipped) for outcome in outcomes)
     passed = len(outcomes) - failed - skipped
@@ -133,13 +154,33 @@ def _run(path: Path, scenario: Scenario, target_of: TargetOf, *, quiet: bool) ->
     return outcome
 
 
+def _check(file: Path) -> None:
+    """Before scenarios run, maybe for minutes: end the program if there can be no report."""
+    try:
+        check_writable(file)
+    except ScenarioFileError as error:
+        refuse(f"--report {error}")
+
+
+def _write(
+    file: Path, scenarios: list[tuple[Path, Scenario]], outcomes: list[Outcome], seed: int | None
+) -> None:
+    reports = [
+        report_of(path, outcome, seed)
+        for (path, _), outcome in zip(scenarios, outcomes, strict=True)
+    ]
+    try:
+        write_reports(reports, file)
+    except ScenarioFileError as error:
+        fail(error)
+
+
 def _targets(
-    *, live: bool, addresses: list[str], seed: int | None
+    presented: LoginOptions, *, live: bool, addresses: list[str], seed: int | None
 ) -> AbstractContextManager[TargetOf]:
     if live:
-        return _live(addresses)
-    if seed is None:
-        seed = secrets.randbits(32)
+        return _live(addresses, presented.login() if addresses else NO_LOGIN)
+    assert seed is not None, "it was drawn"
     typer.echo(f"seed {seed}", err=True)
     return _simulated(seed)
 
@@ -150,13 +191,13 @@ def _simulated(seed: int) -> Iterator[TargetOf]:
 
 
 @contextmanager
-def _live(addresses: list[str]) -> Iterator[TargetOf]:
+def _live(addresses: list[str], login: Login) -> Iterator[TargetOf]:
     """The given nodes, or three of our own."""
     if not addresses:
         with own_nodes() as target:
             yield lambda _: target
         return
-    target = LiveTarget(addresses)
+    target = LiveTarget(addresses, login=login)
     try:
         yield lambda _: target
     finally:

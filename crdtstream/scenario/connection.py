@@ -1,10 +1,12 @@
 """A plain client connection: sends commands, reads replies, with a bound on every wait."""
 
 import socket
+import ssl
 import time
 from typing import Final
 
-from crdtstream.scenario.replies import WAITING, Answer, ReplyReader
+from crdtstream.access.basic import NO_LOGIN, Login
+from crdtstream.scenario.replies import WAITING, Answer, ErrorReply, ReplyReader
 
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -14,9 +16,24 @@ class ConnectionClosedError(Exception):
 
 
 class Connection:
-    """One client of a node at ``host:port``."""
+    """One client of a node at ``host:port``.
 
-    def __init__(self, address: str, *, connect_seconds_max: float = 5.0) -> None:
+    Args:
+        tls: the port speaks TLS, with a certificate of the authorities of ``login``.
+        login: presented to the node.
+
+    Raises:
+        ConnectionClosedError: no node is there, or it does not take the login.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        tls: bool = False,
+        login: Login = NO_LOGIN,
+        connect_seconds_max: float = 5.0,
+    ) -> None:
         host, _, port = address.rpartition(":")
         try:
             self._socket = socket.create_connection(
@@ -27,6 +44,32 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = ReplyReader()
         self._address = address
+        if tls:
+            self._socket = self._over_tls(login)
+        if login.password:
+            self._log_in(login, connect_seconds_max)
+
+    def _over_tls(self, login: Login) -> ssl.SSLSocket:
+        if login.certificates is None:
+            # The system's authorities, and no certificate of ours.
+            context = ssl.create_default_context()
+        else:
+            context = login.certificates.client_context()
+        try:
+            return context.wrap_socket(
+                self._socket, server_hostname=self._address.rpartition(":")[0].strip("[]")
+            )
+        except (OSError, ssl.SSLError) as error:
+            self._socket.close()
+            raise ConnectionClosedError(f"{self._address}: {error}") from error
+
+    def _log_in(self, login: Login, seconds_max: float) -> None:
+        self.send((b"AUTH", login.user.encode(), login.password.encode()))
+        answer = self.read(seconds_max=seconds_max)
+        if isinstance(answer, ErrorReply) or answer is WAITING:
+            self.close()
+            said = answer.text if isinstance(answer, ErrorReply) else "no answer to AUTH"
+            raise ConnectionClosedError(f"{self._address}: user {login.user}: {said}")
 
     def send(self, argv: tuple[bytes, ...]) -> None:
         parts = [b"*%d\r\n" % len(argv)]

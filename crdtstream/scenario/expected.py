@@ -1,4 +1,4 @@
-"""What a cell expects: the notation right of the arrow, and when a reply satisfies it.
+"""Expectations of cells: the notation right of the arrow, and when a reply satisfies it.
 
     110-1  OK  stream        a status or string, to the letter (quotes for blanks, commas, digits)
     3                        an integer; the string 3 is "3"
@@ -6,7 +6,7 @@
     [a, [b, 2]]              an array; ... at its end stands for any further elements
     {pending=2, consumers=any}
                              an array of names and values (or a map) that has at least these
-    error BUSYGROUP          an error reply that begins so
+    error BUSYGROUP          an error reply that begins with this word
     any                      anything but an error
     waits                    no reply yet: the command blocks
 
@@ -59,7 +59,7 @@ class Items:
 
     @property
     def is_flat(self) -> bool:
-        """No arrays inside: what may stand for IDs or names only."""
+        """True if it has no arrays inside, so that it may stand for IDs or names only."""
         return not any(isinstance(item, Items | Pairs) for item in self.items)
 
 
@@ -77,7 +77,7 @@ Expected: TypeAlias = Special | Text | Number | Error | Items | Pairs
 
 
 def satisfies(expected: Expected, answer: Answer, argv: list[str]) -> bool:
-    """Whether the reply to command ``argv`` is what was expected."""
+    """True if the reply to command ``argv`` is what was expected."""
     if isinstance(expected, Items) and expected.is_flat and isinstance(answer, list):
         summary = summarise(argv, answer)
         if summary is not None:

@@ -1,8 +1,8 @@
 """Live nodes as a target: real clients, real links, steered through the admin service.
 
 All links are paused while commands run.  A sync resumes those between its regions, waits until
-their version vectors are equal, and pauses them again.  A partition leaves a link out of syncs:
-to its two nodes that is a link which carries nothing.
+their version vectors are equal, and pauses them again.  A partition leaves a link out of syncs: for
+its two nodes it is a link that carries nothing.
 """
 
 import time
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import Final, Protocol
 
+from crdtstream.access.basic import NO_LOGIN, Login
 from crdtstream.admin.client import AdminClient, vv_of
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, RegionId
@@ -18,7 +19,7 @@ from crdtstream.scenario.replies import Answer, ErrorReply
 from crdtstream.scenario.rows import Crash, Restart, Script, Settings
 
 _REPLY_SECONDS_MAX: Final = 10.0
-# How long a command that is expected to block is watched for an answer that must not come.
+# Time for which a command that must block is watched for an answer that must not come.
 _QUIET_SECONDS: Final = 0.05
 _SYNC_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.01
@@ -45,14 +46,16 @@ class Processes(Protocol):
 class _Node:
     """One node: its admin service, and a connection per client."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, login: Login) -> None:
         self._open = ExitStack()
-        self._admin = self._open.enter_context(AdminClient(address))
+        self._admin = self._open.enter_context(AdminClient(address, login=login))
+        self._login = login
         self.address = address
         status = self._admin.status()
         self.region = RegionId(status.region)
         self.peers = [RegionId(link.peer) for link in status.links]
         self._resp_address: str = status.resp_address
+        self._resp_tls: bool = status.resp_tls
         self._connections: dict[str, Connection] = {}
 
     def vv(self) -> VersionVector:
@@ -67,12 +70,14 @@ class _Node:
             self._admin.set_links(peers, paused=paused)
 
     def tune(self, parameter: str, value: str) -> str:
-        """Set a tunable; what it was before."""
+        """Set a tunable; returns its value before."""
         return self._admin.tune(parameter, value).before
 
     def client(self, name: str) -> Connection:
         if name not in self._connections:
-            self._connections[name] = Connection(self._resp_address)
+            self._connections[name] = Connection(
+                self._resp_address, tls=self._resp_tls, login=self._login
+            )
         return self._connections[name]
 
     def hang_up(self) -> None:
@@ -89,8 +94,9 @@ class LiveTarget:
     """Running nodes; a ``scenario.target.Target``.
 
     Args:
-        addresses: ``host:port`` of each node's gRPC service; the nodes tell the rest.
+        addresses: ``host:port`` of each node's gRPC service; the nodes name the rest.
         processes: None if the nodes are not ours to end.
+        login: presented to every node, by calls and by clients.
 
     Raises:
         AdminError: no node answers at an address.
@@ -99,12 +105,19 @@ class LiveTarget:
 
     has_real_clock = True
 
-    def __init__(self, addresses: Iterable[str], processes: Processes | None = None) -> None:
-        nodes = [_Node(address) for address in addresses]
+    def __init__(
+        self,
+        addresses: Iterable[str],
+        processes: Processes | None = None,
+        *,
+        login: Login = NO_LOGIN,
+    ) -> None:
+        nodes = [_Node(address, login) for address in addresses]
         self._nodes = {node.region: node for node in nodes}
         if len(self._nodes) < len(nodes):
             raise LiveError("two addresses lead to one region")
         self._processes = processes
+        self._login = login
         self._cut: set[frozenset[RegionId]] = set()
         self._down: set[RegionId] = set()
         self._tuned_before: list[tuple[_Node, str, str]] = []
@@ -247,7 +260,7 @@ class LiveTarget:
         self._down.remove(region)
         old = self._nodes[region]
         old.close()
-        node = self._nodes[region] = _Node(old.address)
+        node = self._nodes[region] = _Node(old.address, self._login)
         node.set_links(node.peers, paused=True)
         self._tuned_before = [
             (node if tuned is old else tuned, parameter, value)

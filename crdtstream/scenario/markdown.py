@@ -17,12 +17,12 @@ from crdtstream.scenario.rows import (
 
 
 def heading(script: Script, name: str) -> str:
-    """What stands over a column."""
+    """Heading of a column."""
     return f"Region {script.columns[name]}"
 
 
 def describe(row: Row, name: str) -> str:
-    """What a row that is no command says in the column of region ``name``."""
+    """Text of a row that is no command, in the column of region ``name``."""
     match row.step:
         case Calls():
             return ""
@@ -59,14 +59,14 @@ def markdown(script: Script) -> str:
     for row in script.rows:
         cells = [row.label, *(_cell(row, name) for name in script.columns)]
         if explained:
-            cells.append(_escape(row.explain))
+            cells.append(_prose(row.explain))
         lines.append(_line(cells))
     return "\n".join(lines)
 
 
 def _cell(row: Row, name: str) -> str:
     if not isinstance(row.step, Calls):
-        return _escape(describe(row, name))
+        return _prose(describe(row, name))
     parts = []
     for call in row.step.cells.get(name, ()):
         client = f"({call.client}) " if call.client else ""
@@ -75,12 +75,17 @@ def _cell(row: Row, name: str) -> str:
         elif client:
             parts.append(client.strip())
         if call.expected_text:
-            parts.append(f"→ {_escape(call.expected_text)}")
+            parts.append(f"→ {_prose(call.expected_text)}")
     return "<br>".join(parts)
 
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _prose(text: str) -> str:
+    """Text outside of code: ``<`` would begin a tag, and ``[a] [b]`` would be a link."""
+    return _escape(text).replace("<", "&lt;").replace("] [", "] \\[")
 
 
 def _escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What came of a run: per call the expectation and the answer, and the digests at the end."""
+"""Outcome of a run: per call the expectation and the answer, and the digests at the end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -37,7 +37,7 @@ class ScenarioError(Exception):
 
     Attributes:
         line: where, from 1.
-        message: what is wrong and what would be right.
+        message: says what is wrong and what would be right.
     """
 
     def __init__(self, line: int, message: str) -> None:
@@ -93,7 +93,7 @@ def parse(text: str) -> Script:
 
 
 def _require_reason(script: Script) -> None:
-    """What no live node can do must be owned up to in the head."""
+    """Check that the head admits a step that no live node can do."""
     for row in script.rows:
         if isinstance(row.step, Skew) and not script.simulator_only:
             raise ScenarioError(

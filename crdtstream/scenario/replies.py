@@ -1,7 +1,7 @@
 """Replies as a client sees them: parsed RESP, and the way a table prints them.
 
-Both targets of a scenario, the simulator and live nodes, hand replies over in this one form, so
-that nothing which a client could tell apart is lost, and nothing else is compared.
+Both targets of a scenario, the simulator and live nodes, return replies in this one form.  It keeps
+all that a client could tell apart, and nothing else is compared.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class ErrorReply:
 
 
 class Waiting(Enum):
-    """What a blocking command answers while it blocks: nothing."""
+    """Answer of a blocking command while it blocks: nothing."""
 
     WAITING = "waits"
 

@@ -1,7 +1,7 @@
-"""What a scenario file says: its head and its rows, as data.
+"""Content of a scenario file: its head and its rows, as data.
 
 A row is either commands, at most one list per region, or one step that happens to the regions and
-their network.  Regions are named here by the column names of the file; `Script.columns` gives the
+their network.  Regions are named here by the column names of the file; `Script.columns` has the
 region's number.
 """
 
@@ -23,7 +23,7 @@ class Settings:
         implicit_mkstream: XGROUP CREATE makes a missing stream without MKSTREAM.
         lag_effects_max, lag_ms_max, lag_action: the bounds on replication lag, 0: none, and what
             happens there.
-        xread_mode: what an ID means to XREAD.
+        xread_mode: the meaning of an ID to XREAD.
     """
 
     id_mode: IdMode = IdMode.STRICT
@@ -91,7 +91,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The crashed region comes back from its log."""
+    """The crashed region is restarted from its log."""
 
     region: str
 
@@ -118,9 +118,9 @@ class Row:
     """One line of the table.
 
     Attributes:
-        label: what stands in the time column.
-        clocks: what the regions' clocks are set to before the step.  Live nodes have real clocks
-            and ignore it.
+        label: text in the time column.
+        clocks: times to which the regions' clocks are set before the step.  Live nodes have real
+            clocks and ignore it.
         explain: a remark for the reader.
         step: None in a row that only sets clocks.
     """

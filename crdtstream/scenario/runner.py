@@ -1,14 +1,14 @@
 """Runs a script on a target: row by row, comparing every answer, and digests at the end.
 
 IDs that XADD generates come from the clock, so a file can only write them for a clock that it
-sets.  On a target with a real clock they are *stand-ins*: when ``XADD … *`` is expected to give
-1589929244828-1 and gives something else, the pair is noted, and from then on the runner sends the
-real ID where a command writes 1589929244828-1 (also its milliseconds alone) and reads the written
-one where a reply holds the real one.  Only the milliseconds are exchanged freely: the sequence
-must be of the region that the written one is of.
+sets.  On a target with a real clock they are *stand-ins*: when ``XADD … *`` is expected to return
+1589929244828-1 and returns another ID, the pair is noted.  From then on the runner sends the real
+ID where a command writes 1589929244828-1 (also its milliseconds alone) and reads the written one
+where a reply holds the real one.  Only the milliseconds are exchanged freely: the real sequence
+must belong to the same region as the written one.
 
 Cursors, tokens and dots count from the beginning of the scenario: on regions that had issued
-effects before, the runner adds and subtracts how many.
+effects before, the runner adds and subtracts the number of these effects.
 """
 
 import re
@@ -59,7 +59,7 @@ class _Run:
         self._target = target
         self._outcome = outcome
         self._down: list[RegionId] = []
-        # What each client sent last: an answer that comes later is still an answer to that.
+        # The last command of each client: an answer that comes later is still an answer to it.
         self._sent: dict[tuple[RegionId, str], list[str]] = {}
         self._stand_ins = StandIns(target.vv_before) if target.has_real_clock else None
 
@@ -132,8 +132,9 @@ class _Run:
 
 _WRITTEN_ID: Final = re.compile(rb"(\(?)(\d+)(-\d+)?")
 _VERSION_VECTOR: Final = re.compile(rb"\d+:\d+(,\d+:\d+)*")
-# Live nodes put the database's identity into tokens and cursors; scenarios do not.
+# Live nodes put the identity of the database, incarnations and hashes into tokens and cursors.
 _DATABASE: Final = re.compile(rb"[0-9a-f]{32}/(?=\d)")
+_INCARNATION: Final = re.compile(rb"(?<=\d)(@\d+|~[.0-9a-f]+)")
 
 
 class StandIns:
@@ -190,11 +191,12 @@ class StandIns:
 
     def _to_written(self, word: bytes) -> bytes:
         word = _DATABASE.sub(b"", word)
-        if not _VERSION_VECTOR.fullmatch(word):
+        bare = _INCARNATION.sub(b"", word)
+        if not _VERSION_VECTOR.fullmatch(bare):
             return self._written.get(word, word)
-        real = _parse_vv(word)
+        real = _parse_vv(bare)
         written = {region: n - self._before(region) for region, n in real.items()}
-        # What goes back behind the beginning is no version vector of these regions.
+        # A vector from before the beginning is no version vector of these regions.
         return word if min(written.values()) < 0 else _encode_vv(written)
 
     def _before(self, region: RegionId) -> int:

@@ -26,7 +26,7 @@ def scenario_files(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a file says."""
+    """The scenario in one file."""
 
     script: Script
 

@@ -1,7 +1,7 @@
 """The target that runs a scenario in one process: the real regions in a simulated world.
 
-Nothing here knows what an effect does.  It moves clocks, carries messages, and ends and begins
-processes; what comes of it is for the regions to say.
+Nothing here knows what an effect does.  It moves clocks, carries messages, and ends and starts
+processes; the regions decide what follows from that.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,17 +18,17 @@ from crdtstream.sim.network import Line
 from crdtstream.sim.node import LIMITS, SimClient, SimNode, SimSettings
 from crdtstream.sim.world import World
 
-# Where clocks begin if nothing sets them: the autumn of 2020, so that IDs look like IDs.
+# Start of clocks that nothing sets: the autumn of 2020, so that IDs look like IDs.
 CLOCK_START: Final = Millis(1_600_000_000_000)
 _DUPLICATE_RATES: Final = (0.0, 0.1, 0.5)
 # Clocks stand still in a scenario: what a link lacks it asks for at once.
 _LIMITS: Final = replace(LIMITS, inbox_wait_ms_max=-1)
 # Longer than a heartbeat and every pause between attempts.
 _ROUND_MS: Final = 300
-# A sync that takes more rounds than this goes in circles: two regions that keep issuing effects
-# because of each other's, which nothing may ever do.
+# A sync that takes more rounds than this does not end: two regions keep issuing effects
+# because of each other's, which must never happen.
 _ROUNDS_MAX: Final = 1_000
-# After the last effect is everywhere: what each region has is told to all, through others too.
+# After the last effect is everywhere: all get the vector of each region, through others too.
 _GOSSIP_ROUNDS: Final = 3
 
 
@@ -36,7 +36,7 @@ class Simulator:
     """Regions, their network, clocks and disks; a ``scenario.target.Target``.
 
     Args:
-        seed: decides in which order a sync delivers, what it delivers twice, and what goes by
+        seed: decides in which order a sync delivers, what it delivers twice, and what it sends by
             way of a third region.
     """
 
@@ -106,7 +106,7 @@ class Simulator:
     def sync(self, regions: Collection[RegionId]) -> None:
         """Let these regions exchange batches until none lacks what it can reach.
 
-        What is delivered when, and on which line first, the seed decides.  Lines that are held, or
+        The seed decides what is delivered when, and on which line first.  Lines that are held, or
         cut, look down, so their effects go by way of others.
         """
         world = self._world

@@ -1,7 +1,7 @@
-"""What a scenario runs on: the simulator, or live nodes.  Both do the same few things.
+"""Target on which a scenario runs: the simulator, or live nodes.  Both do the same few things.
 
-Between rows a region hears nothing from the others; only ``sync`` carries effects.  That is what
-gives the tables their meaning.
+Between rows a region receives nothing from the others; only ``sync`` carries effects.  The tables
+rely on that.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,11 +14,11 @@ from crdtstream.scenario.rows import Script, Settings
 
 
 class Target(Protocol):
-    """Regions that can be told what the rows of a scenario tell.
+    """Regions that can do what the rows of a scenario say.
 
     Attributes:
         has_real_clock: generated IDs are then not those that the file writes.
-        vv_before: what the regions had issued when ``begin`` was done.
+        vv_before: effects that the regions had issued when ``begin`` was done.
     """
 
     has_real_clock: bool

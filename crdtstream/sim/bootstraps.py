@@ -1,15 +1,14 @@
-"""Bootstraps of a simulated node: the real bootstrapper, a turn of it at a time.
+"""The staging and the calls of a simulated node's bootstrapper, which is the real one.
 
 Between two turns anything may happen, at either end: clients write, a line is cut, a disk refuses,
-a process dies.  What is copied is read from the sender's checkpoints as a node reads it; the call
-between the two is all that is simulated.
+a process dies.  The state is read from the sender's checkpoints as a node reads it; only the call
+between the two is simulated.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.ids import RegionId
 from crdtstream.region.links.errors import PeerError
@@ -18,20 +17,20 @@ from crdtstream.sim.disk import Disk
 from crdtstream.store.checkpoints import CheckpointRow, Purpose
 from crdtstream.store.staging import MemoryStaging, StagedCut, StagedImage, Staging
 
-# Few images come at a time, so that much may happen between them.
+# Few images come at a time, so that many events may happen between them.
 PIECE_BYTES: Final = 256
 
 
 @dataclass(slots=True)
 class SimStaging(MemoryStaging):
-    """A staging on a simulated disk; what a test does to that disk, it does to this.
+    """A staging on a simulated disk; faults of that disk are faults of the staging.
 
     Attributes:
-        disk: what it refuses, is refused here.
+        disk: while it refuses, the staging refuses.
     """
 
     disk: Disk = field(kw_only=True)
-    # What was ever complete: an earlier copy of the folder has its staging with it.
+    # All that was ever complete: an earlier copy of the folder has its staging with it.
     _complete: dict[bytes, tuple[StagedCut, dict[int, StagedImage]]] = field(default_factory=dict)
 
     async def begin(self, cut: StagedCut) -> None:
@@ -52,13 +51,8 @@ class SimStaging(MemoryStaging):
         self.disk.check()
         await MemoryStaging.discard(self)
 
-    def lose_power(self) -> None:
-        """What is not complete was not synced."""
-        if not self.is_complete:
-            self._forget()
-
     def put_back(self, cut_id: bytes | None) -> None:
-        """An earlier copy of the folder has this cut in its staging; None: it has none."""
+        """Put an earlier staging back, with this cut; None: without any."""
         self._forget()
         if cut_id is not None:
             self._cut, images = self._complete[cut_id]
@@ -67,7 +61,7 @@ class SimStaging(MemoryStaging):
 
 
 class SimPeer(Process, Protocol):
-    """What a copy needs of the region that sends its state."""
+    """Parts of the sending region that a copy uses."""
 
     is_up: bool
     run_id: int
@@ -76,10 +70,10 @@ class SimPeer(Process, Protocol):
 
 
 class SimCopy:
-    """Copies the state of a peer, as gRPC would.
+    """Copy of a peer's state, as gRPC would make it.
 
     Attributes:
-        count: calls that were made, by which cuts are named.
+        count: number of calls; cuts are named by it.
     """
 
     def __init__(
@@ -88,7 +82,7 @@ class SimCopy:
         """The copies of one process.
 
         Args:
-            reach: the process of a region; None: no message gets there and back now.
+            reach: returns the process of a region; None: no message gets there and back now.
         """
         self._node = node
         self._region = region
@@ -99,6 +93,9 @@ class SimCopy:
         await a_turn()
         peer = self._reached(source, None)
         run_id, vv = peer.run_id, dict(self._node.region.replica.vv)
+        if self._region not in peer.region.peers.addresses:
+            # As the service of a node: a removed region gets nothing more, and hears of it.
+            raise PeerError(source, peer.region.membership.told_unknown(self._region))
         if not peer.region.replica.database_uid or peer.region.bootstrap.needs_staging:
             raise PeerError(source, "it has no database yet, or gets a state itself")
         async with peer.checkpoints.hold(Purpose.BOOTSTRAP) as hold:
@@ -111,6 +108,10 @@ class SimCopy:
             sent = await peer.checkpoints.sent(row.generation)
             peer.region.links.note_sent(row.vv.get(source, 0))
             cut = StagedCut(name.ljust(16, b"."), source, self._vv_of(peer, row), *sent)
+            said = peer.region.numbering.said()
+            reason = self._node.region.numbering.hear_state(source, cut.vv, said)
+            if reason is not None:
+                raise PeerError(source, reason)
             await staging.begin(cut)
             progress = self._node.region.bootstrap.progress
             progress.begin(cut.vv, images=cut.images, bytes=cut.bytes)
@@ -127,7 +128,7 @@ class SimCopy:
         await staging.finish()
 
     def _vv_of(self, _peer: SimPeer, row: CheckpointRow) -> VersionVector:
-        """What the sender says of its checkpoint."""
+        """Version vector of the sender's checkpoint, as the sender reports it."""
         return dict(row.vv)
 
     def _reached(self, source: RegionId, run_id: int | None) -> SimPeer:
@@ -135,26 +136,3 @@ class SimCopy:
         if peer is None or not peer.is_up or run_id not in (None, peer.run_id):
             raise PeerError(source, "it cannot be reached")
         return peer
-
-
-class BootstrapTurns:
-    """The bootstrapper of one process."""
-
-    def __init__(self, bootstrapper: Bootstrapper) -> None:
-        self._bootstrapper = bootstrapper
-        self._running: Coroutine[Any, Any, None] | None = None
-
-    def go_on(self, turns: int) -> None:
-        """Look whether something is due, and take a few turns of it."""
-        running = self._running = self._running or self._bootstrapper.look()
-        try:
-            for _ in range(turns):
-                running.send(None)
-        except StopIteration:
-            self._running = None
-
-    def end(self) -> None:
-        """The process dies."""
-        if self._running is not None:
-            self._running.close()
-            self._running = None

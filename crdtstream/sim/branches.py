@@ -1,7 +1,8 @@
-"""Which regions of a world belong together, by what each of them knows of the members.
+"""Branches: the regions of a world that belong together, by what each knows of the members.
 
-Without ``--without-majority`` all that are not removed do.  With it two parts may have gone on
-without each other; an operator keeps one of them, here the one with the most regions.
+Without ``--without-majority`` all regions belong together that are not removed.  With it two parts
+may have gone on without each other; an operator keeps one of them, here the one with the most
+regions.
 """
 
 from collections.abc import Iterable
@@ -16,31 +17,31 @@ def members_of(node: SimNode) -> Members:
 
 
 def is_remaining(node: SimNode) -> bool:
-    """Whether a region is a member, as far as it knows itself."""
+    """True if a region is a member, as far as it knows itself."""
     members = members_of(node)
     return not members.epoch or node.number in members.remaining
 
 
 def is_active(node: SimNode) -> bool:
-    """Whether it has a say, as far as it knows itself."""
+    """True if a region has a say, as far as it knows itself."""
     members = members_of(node)
     return not members.epoch or node.number in members.active
 
 
 def is_removed(node: SimNode) -> bool:
-    """Whether it knows that it was removed."""
+    """True if a region knows that it was removed."""
     return node.number in members_of(node).removed
 
 
 def are_split(node: SimNode, other: SimNode) -> bool:
-    """Whether two regions went on without each other."""
+    """True if two regions went on without each other."""
     mine, its = members_of(node), members_of(other)
     common = min(mine.epoch, its.epoch)
     return mine.hash_at(common) != its.hash_at(common)
 
 
 def is_apart(node: SimNode, other: SimNode) -> bool:
-    """Whether nothing of another region can come to this one any more, nor the other way."""
+    """True if nothing can get from either region to the other any more."""
     return (
         other.number in members_of(node).removed
         or node.number in members_of(other).removed
@@ -49,7 +50,7 @@ def is_apart(node: SimNode, other: SimNode) -> bool:
 
 
 def kept_of(nodes: Iterable[SimNode]) -> list[SimNode]:
-    """The part that is kept: those that are up and count each other as members.
+    """Nodes of the part that is kept: they are up and count each other as members.
 
     Ascending; the newest members that one of them knows are ``newest_of`` them.
     """

@@ -1,12 +1,11 @@
-"""A history: what happens to a world, step by step, as data that can be run again.
+"""A history: the events of a world, step by step, as data that can be run again.
 
-A step is a tuple of plain values.  One that does not apply (a commit of a region that is down)
-does nothing, so any part of a history is a history too.  That is what shortening rests on.
+A step is a tuple of plain values.  A step that does not apply (a commit of a region that is down)
+does nothing, so any part of a history is a history too.  Shortening rests on that.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -21,15 +20,20 @@ from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.staleness import LagAction
-from crdtstream.sim.branches import kept_of
-from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY, ROWS_KEY, Checker, facts_of
+from crdtstream.sim.branches import are_split, is_active, kept_of
+from crdtstream.sim.checks import Checker
+from crdtstream.sim.facts import facts_of
 from crdtstream.sim.member_checks import MemberChecks
 from crdtstream.sim.network import Line
 from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
 from crdtstream.sim.operators import Operators
-from crdtstream.sim.sizes import drawn, drawn_region_limits
-from crdtstream.sim.tidying import are_beyond_help, is_tidy, shown, tidy
-from crdtstream.sim.violation import ViolationError
+from crdtstream.sim.salvaging import salvage
+from crdtstream.sim.sizes import drawn_region_limits
+from crdtstream.sim.state_checks import check_deadlines, check_delivery
+from crdtstream.sim.streams import GROUP, HOME_KEY, READ_KEY, ROWS_KEY
+from crdtstream.sim.tidying import is_tidy, shown, tidy
+from crdtstream.sim.tokens import PATIENT_MS, Tokens
+from crdtstream.sim.violation import NoStepError, ViolationError, as_violations
 from crdtstream.sim.world import World
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, refuse
@@ -42,39 +46,31 @@ REGIONS_MAX: Final = 9
 HEAL_ROUNDS_MAX: Final = 400
 HEAL_ROUND_MS: Final = 100
 HEAL_TURNS: Final = 50
-# At the end operators look at the members every so many rounds.
+# Number of rounds after which operators look at the members, at the end.
 OPERATED_EVERY: Final = 5
-# Operators wait for each other.
+# Factor by which operators are more patient, as they wait for each other.
 PATIENT_FACTOR: Final = 4
-WRITTEN_EVERY: Final = 40
-HAND_OUTS: Final = 10
-LAST_WRITES: Final = 5
-# Longer than any key may live.
+# A time longer than any key may live.
 DEADLINES_MS: Final = 200_000
-# Of the blocked commands, and of keys, in one region at the end.
+# Number of deadlines of blocked commands, and of keys, in one region at the end.
 DEADLINES_MAX: Final = 100
 # Requests of one client behind a blocked one.
 HELD_MAX: Final = 3
 ROW_FIELDS: Final = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
-# The shortest history of a violation is looked for with no more runs than this.
-SHORTEN_RUNS_MAX: Final = 400
-
-
-class NoStepError(ValueError):
-    """There is no such step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How one world is made.
+    """Plan of one world.
 
     Attributes:
         regions: how many.
         catches_up: a region that starts takes no writes while it is behind.
-        lag_effects_max, lag_action: what a lost region may take with it, and what happens there.
-        backlog_bytes_max: how much of the log is kept for a region that is away.
+        lag_effects_max, lag_action: bound of what may be lost with a region, and what happens at
+            it.
+        backlog_bytes_max: size of the log that is kept for a region that is away.
         has_members: regions join and are removed.
-        sizes: what the sizes of the code are drawn from; None: they are as they are by default.
+        sizes: seed from which the sizes of the code are drawn; None: their defaults.
     """
 
     regions: int = 3
@@ -93,25 +89,8 @@ class Plan:
             raise ValueError(f"{self.regions} regions are not within 1 to {REGIONS_MAX}")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A history that violates an invariant.
-
-    Attributes:
-        at: the step at which it was seen, counted from 1; the healing after the last one is the
-            step behind it.
-    """
-
-    at: int
-    reason: str
-
-    @property
-    def invariant(self) -> str:
-        return self.reason.split(":", 1)[0]
-
-
 class History:
-    """A world, and what was done to it; within the sizes of its plan (``sizes.drawn``)."""
+    """A world, and its past steps; within the sizes of its plan (``sizes.drawn``)."""
 
     def __init__(self, plan: Plan) -> None:
         settings = SimSettings(
@@ -129,16 +108,17 @@ class History:
         numbers = [RegionId(number) for number in range(1, plan.regions + 1)]
         self.world = World(numbers, settings, clock=CLOCK_START)
         self.operators = Operators(self.world)
+        self.tokens = Tokens()
         self._has_members = plan.has_members
-        # Where logs are kept for who is away, nobody may come to need another one's state, but for
-        # who joins.
+        # If logs are kept for regions that are away, no region may come to need another one's
+        # state, except one that joins.
         self._bootstraps = not plan.backlog_bytes_max or plan.has_members
         self.checker = Checker(self.world, refused_beyond=_refused_beyond(plan))
         self.member_checks = MemberChecks(self.world, self.operators)
-        self.checker.on_members = self.member_checks.note_effect
+        self.checker.records.on_members = self.member_checks.note_effect
         self.operators.on_joined = self.checker.add
         self.steps: list[Step] = []
-        # Of each node that is down: what it was, if nothing of it is lost.
+        # Per node that is down its former facts, if nothing of it is lost.
         self._before: dict[RegionId, Any] = {}
         self._has_lost = False
 
@@ -149,7 +129,7 @@ class History:
             ViolationError: an invariant does not hold.
         """
         self.steps.append(step)
-        with _as_violations():
+        with as_violations():
             self._do(step)
             self._look()
 
@@ -232,37 +212,38 @@ class History:
     # --- Steps --------------------------------------------------------------------------------
 
     def _call(self, node: SimNode, client: str, words: str) -> None:
-        # A pipeline: what comes behind a blocked command waits for it.
+        # A pipeline: commands behind a blocked one wait for it.
         if not node.is_up or (client in node.clients and node.clients[client].held >= HELD_MAX):
             return
         argv = tuple(word.encode() for word in words.split())
         if argv[0] == b"XACK" and argv[1] == READ_KEY:
             self.checker.note_acknowledged(argv[3:])
         replica = node.region.replica
-        # What waited behind a blocked command may run first, and write.
+        # Commands that waited behind a blocked one may run first, and write.
         is_next = client not in node.clients or not node.clients[client].held
         # A batch without room is closed first, and earlier acknowledgements go into it.
         before = replica.issued - replica.frontier_count, replica.expired_count
         called = node.call(client, argv)
         after = replica.issued - replica.frontier_count, replica.expired_count
         failed = is_next and not called.is_waiting and node.last_reply[:1] == b"-"
-        # A key that is found to be over is deleted also by a command that fails.
+        # A key that is found to have expired is deleted by a command that fails, too.
         if failed and before != after and before[1] == after[1]:
             raise ViolationError(f"I10: {words} issued effects and failed: {node.last_reply!r}")
 
     def _append_rows(self, node: SimNode, first: Numbered, count: int) -> None:
-        """A program appends rows, some of which it may have appended before, elsewhere."""
+        """Let a program append rows, some of which it may have appended before, in another
+        region."""
         if not node.is_up:
             return
-        # More rows in a call, or bytes in a row, than may be.
+        # More rows in a call, or bytes in a row, than are allowed.
         with suppress(BatchError):
             rows = checked_rows(first, array("I", [len(ROW_FIELDS)] * count), ROW_FIELDS * count)
 
             def append(replica: Replica, now: Millis) -> int:
                 return append_numbered(replica, now, ROWS_KEY, first, rows)
 
-            # Writes are refused, or the batch is too old to tell what of it is there; or the disk
-            # cannot be read.
+            # Writes are refused, or the batch is too old to know which of it is in the stream, or
+            # the disk cannot be read.
             with suppress(CommandError, StaleBatchError, StoreError):
                 node.change(append, writes=count)
 
@@ -279,7 +260,7 @@ class History:
                 node.end_tick()
 
     def _checkpoint(self, node: SimNode, turns: int) -> None:
-        """Some turns of a checkpoint; what is on disk by then must be what there is."""
+        """Run some turns of a checkpoint; what is on disk by then must be the present state."""
         node.go_on_with_checkpoint(turns)
         if node.is_whole:
             with node.looking():
@@ -293,7 +274,7 @@ class History:
                 self._before[node.number] = facts_of(node.region.replica)
         self.world.crash(node.number, commits=commits)
         if self._has_lost:
-            # The process may have had, in memory, what no log has any more.
+            # The process may have had in memory what is in no log any more.
             self.checker.note_lost()
 
     def _cut_power(self, node: SimNode, kept: int) -> None:
@@ -316,7 +297,7 @@ class History:
         self._note_lost()
 
     def _wipe(self, node: SimNode) -> None:
-        """The folder of a region is lost, with all that only this region had."""
+        """Lose the folder of a region, with all that only this region had."""
         if node.is_up:
             self._crash(node, commits=False)
         node.wipe()
@@ -344,9 +325,9 @@ class History:
     # --- Members ------------------------------------------------------------------------------
 
     def _change_members(self, step: Step) -> None:
-        """A step that an operator takes, or that only worlds with such steps have."""
+        """Take a step of an operator, or one that only worlds with such steps have."""
         nodes, operators = self.world.nodes, self.operators
-        # Who was to join may not have come to be.
+        # A region that was to join may never have begun.
         if any(number not in nodes for number in step[1:2]):
             return
         match step:
@@ -358,10 +339,26 @@ class History:
                 operators.join(nodes[region])
             case ("update", region, other):
                 operators.update(nodes[region], other)
+            case ("revoke", region, serial, days):
+                operators.revoke(nodes[region], serial, days)
             case ("remove", region, other, heir_at):
                 operators.remove(nodes[region], other, heir_at=heir_at)
             case ("without majority", region, other, heir_at, *survivors):
                 operators.remove(nodes[region], other, heir_at=heir_at, survivors=survivors)
+            case ("seal", region, other, heir_at):
+                if other in nodes:
+                    operators.seal(nodes[region], other, heir_at=heir_at)
+            case ("unseal", region):
+                operators.unseal(nodes[region])
+            case ("token", region):
+                if nodes[region].is_up:
+                    self.tokens.take(nodes[region])
+            case ("wait for", region, at):
+                if nodes[region].is_up:
+                    self.tokens.wait_for(nodes[region], at)
+            case ("salvage", region, into, streams):
+                if into in nodes:
+                    self._salvage(nodes[region], nodes[into], streams)
             case ("letter", source, target, at):
                 if target in nodes and self.world.carries(source, target):
                     self.world.post.deliver(source, nodes[target], at=at)
@@ -373,6 +370,24 @@ class History:
             case _:
                 raise NoStepError(f"no step {step!r}")
 
+    def _salvage(self, node: SimNode, into: SimNode, streams: int) -> None:
+        """Append again what only the folder of a removed region has; its node is down."""
+        is_salvaged = (
+            node.number not in self.world.dead
+            and into.is_up
+            and is_active(into)
+            and not are_split(node, into)
+            and node.number in into.region.membership.members.cuts.final
+        )
+        if not is_salvaged:
+            return
+        if node.is_up:
+            self._crash(node, commits=False)
+        # The folder is read with a disk that works.
+        node.disk.refuses = None
+        node.checkpoints.failpoints = NO_FAILPOINTS
+        self.checker.row_keys.update(salvage(node.as_found(), into, streams_max=streams))
+
     # --- The end ------------------------------------------------------------------------------
 
     def heal(self) -> None:
@@ -382,17 +397,18 @@ class History:
             ViolationError: they do not, or an invariant does not hold.
         """
         self.world.cuts.clear()
-        with _as_violations():
+        with as_violations():
             for node in self.world.nodes.values():
                 node.disk.refuses = None
                 node.checkpoints.failpoints = NO_FAILPOINTS
                 if not node.is_up:
                     self._start(node)
             self._become_equal()
-            if self._is_beyond_help():
-                return
+            if self._has_members:
+                self.tokens.look_at_end(self._kept())
+                self.world.pass_time(PATIENT_MS)
             self._let_blocked_commands_end()
-            # What came behind them in a pipeline may have written.
+            # Commands behind them in a pipeline may have written.
             self._become_equal()
             if self._has_members:
                 self._let_time_pass()
@@ -406,8 +422,6 @@ class History:
             world.pass_time(HEAL_ROUND_MS * (PATIENT_FACTOR if self._has_members else 1))
             if self._has_members and count % OPERATED_EVERY == 0:
                 tidy(self.world, self.operators)
-                if count % WRITTEN_EVERY == WRITTEN_EVERY - OPERATED_EVERY:
-                    self._write_somewhat()
             for node in world.up():
                 node.pass_time()
                 node.settle()
@@ -421,46 +435,26 @@ class History:
                     node.go_on_with_checkpoint(HEAL_TURNS)
                 node.settle()
             self._look()
-            if self._is_healed() or (count > HEAL_ROUNDS_MAX // 2 and self._is_beyond_help()):
+            if self._is_healed():
                 return
         waits = {node.number: node.region.refuses_writes for node in world.up()}
         if self._has_members:
             waits |= {node.number: f"{waits[node.number]}; {shown(node)}" for node in world.up()}
         raise ViolationError(f"liveness: the regions never become equal and ready: {waits}")
 
-    def _is_beyond_help(self) -> bool:
-        """Whether all that are left wait for two or more that are gone.
-
-        The removal of one is decided, and nobody may issue its effect before the other one is
-        removed as well; which waits for that effect.
-        """
-        return self._has_members and are_beyond_help(self.world)
-
-    def _write_somewhat(self) -> None:
-        """All regions write.
-
-        One whose folder was lost may have had effects of which others have only heard.  Until its
-        numbers have come to these again, nothing more is stable, and no region becomes active.
-        """
-        if not is_tidy(self.world, self.operators):
-            for node in self._kept():
-                for _ in range(LAST_WRITES):
-                    node.call("last", (b"XADD", b"y", b"*", b"f", b"v"))
-                    node.settle()
-
     def _wants_checkpoint(self, node: SimNode) -> bool:
         if node.region.bootstrap.phase is Phase.SAVING:
             return True
-        # Who joins may need one of a region that had no reason to make one.
+        # A region that joins may need a checkpoint of a region that had no reason to make one.
         return self._has_members and node.region.checkpointing.is_under_way
 
     def _kept(self) -> list[SimNode]:
-        """The regions that must become equal: all, but for those that are no members any more."""
+        """Regions that must become equal: all, except those that are not members any more."""
         nodes = list(self.world.up())
         return kept_of(nodes) if self._has_members else nodes
 
     def _let_time_pass(self) -> None:
-        """Until each deadline of a key is over, by whatever clock; then they become equal again."""
+        """Let time pass until each key has expired by every clock; then they become equal again."""
         latest = max(node.clock for node in self.world.up())
         for node in self.world.up():
             node.clock = latest
@@ -468,7 +462,7 @@ class History:
         self._become_equal()
 
     def _hand_out(self) -> None:
-        """Consumers read whatever is left."""
+        """Let consumers read all that is left."""
         kept = self._kept()
         for node in kept:
             for key in (READ_KEY, HOME_KEY):
@@ -478,12 +472,12 @@ class History:
                 node.call("last", tuple(word.encode() for word in words.split()))
                 node.settle()
         with self.world.looking():
-            self.checker.look_at_deadlines(kept)
-            self.checker.look_at_delivery(kept)
+            check_deadlines(kept)
+            check_delivery(kept)
         self._become_equal()
 
     def _let_blocked_commands_end(self) -> None:
-        """Move each clock to the deadlines that its region names: it may have been set back."""
+        """Move each clock to the deadlines that its region reports: it may have been set back."""
         for node in self.world.up():
             for _ in range(DEADLINES_MAX):
                 if not any(client.is_waiting for client in node.clients.values()):
@@ -509,22 +503,9 @@ class History:
 
 
 def _refused_beyond(plan: Plan) -> int | None:
-    """How many entries of one region may be in no other one; None: as many as there are."""
+    """Number of entries of one region that may be in no other one; None: no bound."""
     is_refused = LagAction(plan.lag_action) is LagAction.REFUSE
     return plan.lag_effects_max if plan.lag_effects_max and is_refused else None
-
-
-@contextmanager
-def _as_violations() -> Iterator[None]:
-    """Whatever breaks in a region is told with its seed and step."""
-    try:
-        yield
-    except (ViolationError, NoStepError):
-        raise
-    except AssertionError as error:
-        raise ViolationError(f"assertion: {error}") from error
-    except Exception as error:
-        raise ViolationError(f"error: {error!r}") from error
 
 
 _NODE_STEPS: Final = {
@@ -539,39 +520,3 @@ _NODE_STEPS: Final = {
     "evict": SimNode.evict,
     "cut log": SimNode.cut_log,
 }
-
-
-def run(plan: Plan, steps: Sequence[Step]) -> Failure | None:
-    """Run a history and heal; returns how it fails, if it does."""
-    with drawn(plan.sizes):
-        history = History(plan)
-        at = 0
-        try:
-            for step in steps:
-                at += 1
-                history.do(step)
-            at += 1
-            history.heal()
-        except ViolationError as error:
-            return Failure(at, str(error))
-        return None
-
-
-def shorten(plan: Plan, steps: list[Step], failure: Failure) -> tuple[list[Step], Failure]:
-    """A shorter history that violates the same invariant (delta debugging)."""
-    steps, runs = steps[: failure.at], 0
-    size = max(1, len(steps) // 2)
-    while runs < SHORTEN_RUNS_MAX:
-        at, has_shortened = 0, False
-        while at < len(steps) and runs < SHORTEN_RUNS_MAX:
-            candidate = steps[:at] + steps[at + size :]
-            found = run(plan, candidate)
-            runs += 1
-            if found is not None and found.invariant == failure.invariant:
-                steps, failure, has_shortened = candidate[: found.at], found, True
-            else:
-                at += size
-        if size == 1 and not has_shortened:
-            break
-        size = max(1, size // 2)
-    return steps, failure

@@ -1,8 +1,8 @@
 """A program that knows XREAD and IDs only, where ``crdt_xread_mode`` is ``never-skip`` (I17).
 
-It keeps the ID of the last entry that it was given and asks again from there, with COUNT, and now
-and then on another connection.  It reads only where all that its region has is in the log: else the
-reply would not have left, and a crash could take back what it was given.
+It keeps the ID of the last entry that it got and asks again from there, with COUNT, and at times on
+another connection.  It reads only where all that its region has is in the log: otherwise the reply
+would not have left, and a crash could take back what it got.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ class IdReader:
     """A reader of one stream in one region.
 
     Attributes:
-        given: the IDs that it was given.
+        given: IDs that it got.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -34,12 +34,12 @@ class IdReader:
         self._region: Region | None = None
 
     def begin_again(self) -> None:
-        """From the beginning, as if nothing had been given."""
+        """Begin again, as if it had got nothing."""
         self.given.clear()
         self._position = _BEGINNING
 
     def may_read(self, node: SimNode) -> bool:
-        """Whether a reply could leave at once."""
+        """True if a reply could leave at once."""
         region = node.region
         return node.is_up and not (
             node.has_queued
@@ -52,7 +52,7 @@ class IdReader:
         """One XREAD.
 
         Returns:
-            If there was nothing to give, what was never given although it is there.
+            The IDs that it never got although they are in the stream, if the reply was empty.
         """
         if reconnects or node.region is not self._region:
             self._region = node.region

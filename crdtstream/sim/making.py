@@ -1,4 +1,4 @@
-"""Making histories from seeds: what clients ask, and which faults there are.
+"""Making histories from seeds: the requests of clients, and the faults.
 
 A step is chosen by looking at the world, so that it has something to do more often than not.  The
 same seed makes the same history.
@@ -10,14 +10,14 @@ from typing import Final
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
-from crdtstream.sim.checks import GROUP, HOME_KEY, READ_KEY
-from crdtstream.sim.history import Failure, History, Plan, Step
+from crdtstream.sim.history import History, Plan, Step
 from crdtstream.sim.member_making import MemberMaker
 from crdtstream.sim.node import SimNode
 from crdtstream.sim.sizes import LARGE_FROM, drawn
-from crdtstream.sim.violation import ViolationError
+from crdtstream.sim.streams import GROUP, HOME_KEY, READ_KEY
+from crdtstream.sim.violation import Failure, ViolationError
 
-# Two keys with everything on them, a handful of IDs: things must meet to conflict.
+# Two keys with everything on them, a handful of IDs: operations must meet to conflict.
 WORDS: Final = (
     *[f"XADD x {ms} f v{ms}" for ms in (1, 2, 3, 4)] * 2,
     *[f"XDEL x {ms}" for ms in (1, 2, 3, 4)],
@@ -68,16 +68,16 @@ STRINGS: Final = (
     "XGROUP CREATE s g 0 MKSTREAM",
     "GET s",
 )
-# So many of the steps are followed by one of these.
+# This share of the steps is followed by one of these.
 STRINGS_SHARE: Final = 0.15
-# And so many by an XREAD that may skip nothing; of those so many come on another connection.
+# And this share by an XREAD that may skip nothing; this share of them is on another connection.
 READS_SHARE: Final = 0.2
 RECONNECTS_SHARE: Final = 0.3
-# In every third world, so many are followed by a step of a checkpoint, or by entries that leave
-# memory; and what may be refused of it.
+# In every third world, this share is followed by a step of a checkpoint, or by evictions of
+# entries; and the parts of it that may be refused.
 CHECKPOINTS_SHARE: Final = 0.25
-# In half of these worlds so many steps are followed by work of a group: what is pending must change
-# between two checkpoints.
+# In half of these worlds this share of the steps is followed by work of a group: pending entries
+# must change between two checkpoints.
 GROUPS_SHARE: Final = 0.25
 REFUSED_STEPS: Final = (
     "checkpoint.begin",
@@ -93,12 +93,13 @@ REFUSED_STEPS: Final = (
     "staging.finish",
     "staging.discard",
 )
-# In every fourth world so many steps are followed by a burst: entries, which a consumer reads, and
-# acknowledges nearly all of.  Pending entries are in chunks, and these must come, shrink and go.
+# In every fourth world this share of the steps is followed by a burst: entries, which a consumer
+# reads, and acknowledges nearly all of.  Pending entries are in chunks, and these must come, shrink
+# and end.
 BURSTS_SHARE: Final = 0.04
 BURST_ENTRIES_MAX: Final = 9
-# In worlds where a region may come to need another one's state, so many steps are followed by all
-# that it takes: by themselves they seldom come together.
+# In worlds where a region may come to need another one's state, this share of the steps is followed
+# by all the steps that lead to it: by themselves they seldom come together.
 BEHIND_SHARE: Final = 0.01
 AWAY_WRITES_MAX: Final = 8
 READING: Final = (
@@ -117,8 +118,8 @@ GROUP_WORK: Final = (
     "XREADGROUP GROUP g c COUNT 2 STREAMS z >",
     "XAUTOCLAIM z g d 0 0 COUNT 1",
 )
-# In some worlds: one key that begins, is read and ends again and again, by few kinds of steps: what
-# a delete had not observed takes many of them in one order.
+# In some worlds: one key that begins, is read and ends repeatedly, by few kinds of steps.  Effects
+# that a delete had not observed need many of them in one order.
 ENDINGS: Final = (
     "XADD e 1 f v",
     "XADD e 5 f v",
@@ -129,7 +130,7 @@ ENDINGS: Final = (
     *["XGROUP CREATE e g 0", "XREADGROUP GROUP g c STREAMS e >"] * 2,
 )
 ENDINGS_SHARE: Final = 0.7
-# Of so many seeds, which ones bound what a lost region may take with it, and how.
+# Of this many seeds, the seeds that bound what may be lost with a region, and how.
 LAG_SEEDS: Final = 16
 LAG_BOUNDS: Final = {9: (4, "refuse"), 10: (1, "refuse"), 11: (3, "throttle")}
 FAULTS: Final = (
@@ -144,12 +145,12 @@ FAULTS: Final = (
 )
 
 
-# Members change in the worlds of these seeds: of all 32-bit ones 23 %.
+# Members change in the worlds of seeds from this one on: of all 32-bit ones 23 %.
 MEMBERS_FROM: Final = 3_000_000_000
 
 
 def changes_members(seed: int) -> bool:
-    """Whether members change in the world of a seed."""
+    """True if members change in the world of a seed."""
     return MEMBERS_FROM <= seed < LARGE_FROM
 
 
@@ -159,7 +160,7 @@ class Maker:
     def __init__(self, seed: int) -> None:
         self._random = random = Random(seed)
         lag_effects_max, lag_action = LAG_BOUNDS.get(seed % LAG_SEEDS, (0, "warn"))
-        # Of their own, so that what else a seed makes does not depend on them.
+        # Random streams of their own, so that the rest of a seed's history does not depend on them.
         self._strings = Random(f"strings {seed}")
         self._reads = Random(f"reads {seed}")
         self._checkpoints = Random(f"checkpoints {seed}")
@@ -182,7 +183,7 @@ class Maker:
             fsync=random.choice(("always", "always", "everysec")),
             id_mode=random.choice(("strict", "liberal", "semi-strict")),
             has_database=random.random() < 0.8,
-            # In some worlds only: it makes mistakes with dots rare that others must notice.
+            # In some worlds only: with it, mistakes with dots that others must notice are rare.
             catches_up=seed % 10 == 3,
             lag_effects_max=lag_effects_max,
             lag_action=lag_action,
@@ -195,27 +196,28 @@ class Maker:
         if self._members is not None:
             self._change_members(self._members)
         elif self._cuts_log:
-            # Who lost what every member had finds it in no log any more.
+            # A region that lost effects which every member had finds them in no log any more.
             self._faults["restore"] = 0
 
     def _change_members(self, members: MemberMaker) -> None:
-        """Some other kinds of worlds do not go with members that change."""
-        # What may be lost with a region, a removal loses.
+        """Switch off kinds of worlds that do not go with changes of members."""
+        # Effects that may be lost with a region are lost by its removal.
         self.plan = replace(self.plan, lag_effects_max=0, lag_action="warn")
         self._cools = True
         self._cuts_log = self._bootstraps = members.cuts_log
         if members.cuts_log:
             self.plan = replace(self.plan, backlog_bytes_max=0)
-        # They come by the stories, where nobody waits for somebody who is gone.
+        # They come by the stories, in which no region waits for one that is gone for good.
         self._faults["restore"] = 0
 
     def run(self, count: int) -> tuple[list[Step], Failure | None]:
-        """Make and take ``count`` steps, and heal; returns them, and how they failed."""
+        """Make and take ``count`` steps, and heal; return them, and their failure."""
         with drawn(self.plan.sizes):
             return self._run(count)
 
     def _run(self, count: int) -> tuple[list[Step], Failure | None]:
         history = History(self.plan)
+        is_healing = False
         try:
             for step in self._beginning():
                 history.do(step)
@@ -239,13 +241,14 @@ class Maker:
                     history.do(self._checkpoint_step(history))
                 if self._bootstraps and self._behind.random() < BEHIND_SHARE:
                     self._fall_behind(history)
+            is_healing = True
             history.heal()
         except ViolationError as error:
-            return history.steps, Failure(len(history.steps), str(error))
+            return history.steps, Failure(len(history.steps) + is_healing, str(error))
         return history.steps, None
 
     def _beginning(self) -> list[Step]:
-        """All regions know the stream that is read, and its group."""
+        """First steps: all regions know the stream that is read, and its group."""
         numbers = range(1, self.plan.regions + 1)
         steps: list[Step] = []
         for _ in range(6):
@@ -371,7 +374,8 @@ class Maker:
                 history.do(("call", region, "d", words))
 
     def _fall_behind(self, history: History) -> None:
-        """A region is away while the others cut from their logs what it lacks; then it is back."""
+        """Keep a region away while the others cut what it lacks from their logs; then let it
+        return."""
         random = self._behind
         numbers = list(history.world.nodes)
         away = random.choice(numbers)
@@ -415,7 +419,7 @@ class Maker:
             history.do(("settle", region))
 
     def _meet(self, history: History, numbers: list[RegionId]) -> None:
-        """Some time goes by, and these regions hear of each other."""
+        """Let some time pass in which these regions hear of each other."""
         history.do(("pass", self._behind.choice((300, 600, 1500))))
         for puller in numbers:
             for server in numbers:
@@ -434,9 +438,9 @@ class Maker:
         return ("read", region, random.randint(1, 4), random.random() < RECONNECTS_SHARE)
 
     def _words(self, node: SimNode) -> str:
-        """A command that has something to do more often than not."""
+        """A command that has an effect more often than not."""
         random = self._random
-        # Bursts of one effect each: they reach a bound, and would pass it.
+        # Bursts of one effect each: they reach a bound, and would exceed it if they could.
         if self.plan.lag_effects_max and random.random() < 0.6:
             return f"XADD {READ_KEY.decode()} * f v"
         kind = random.random()
@@ -479,7 +483,7 @@ class Maker:
 
 
 def _another_is_ready(history: History, region: RegionId) -> bool:
-    """Whether another region is ready: where no folder is left nothing can be taken over."""
+    """True if another region is ready: if no folder is left, nothing can be taken over."""
     return any(
         node.is_up and not node.region.opening.is_recovering
         for number, node in history.world.nodes.items()

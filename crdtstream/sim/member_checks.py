@@ -1,15 +1,15 @@
-"""What must always hold of the members, looked at after every step (I20, I21).
+"""Invariants of the members, checked after every step (I20, I21).
 
-As all checks, it looks from outside: which changes were made, the regions' logs and votes say.
+Like all checks, it looks from outside: the regions' logs and votes show which changes were made.
 """
 
 from itertools import combinations
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Change, Removal, Remove
+from crdtstream.core.member_changes import Change, Removal, Remove
 from crdtstream.core.membership.members import Members, chain
-from crdtstream.sim.branches import is_remaining, is_removed, members_of
+from crdtstream.sim.branches import are_split, is_apart, is_remaining, is_removed, members_of
 from crdtstream.sim.node import SimNode
 from crdtstream.sim.operators import Operators
 from crdtstream.sim.violation import ViolationError
@@ -22,18 +22,26 @@ class MemberChecks:
     def __init__(self, world: World, operators: Operators) -> None:
         self._world = world
         self._operators = operators
-        # By the hash of the history that ends with it.
+        # Changes by the hash of the history that ends with each.
         self._changes: dict[bytes, Change] = {}
-        # By number, of the history that ends with the change that gave it.
+        # By number, the hash of the history that ends with the change that assigned it.
         self._given: dict[RegionId, bytes] = {}
         self._seen: dict[RegionId, tuple[object, ...]] = {}
+        # Histories whose last change may have been decided by a part without a majority; and by
+        # region, the epoch that it knew at the last look, and if it was told to go on alone.
+        self._alone: set[bytes] = set()
+        self._before: dict[RegionId, tuple[int, bool]] = {}
 
     def note_effect(self, effect: ChangeMembers) -> None:
-        """An effect on the members is in a log."""
+        """Note an effect on the members in a log."""
         self._changes[chain(effect.previous, effect.change)] = effect.change
 
+    def was_decided(self, change: Change) -> bool:
+        """True if such a change was decided, for whatever epoch."""
+        return change in self._changes.values()
+
     def look(self) -> None:
-        """Between two steps.
+        """Check between two steps.
 
         Raises:
             ViolationError: an invariant does not hold.
@@ -47,18 +55,54 @@ class MemberChecks:
             if part.votes.decided is not None:
                 self._changes[part.decided_members.hash] = part.votes.decided
         for node in self._world.up():
+            self._note_alone(node)
+        for node in self._world.up():
             self._look_at_numbers(members_of(node))
             _look_at_removed(node)
             _look_at_cuts(node)
+            self._look_at_seals(node)
         for node, other in combinations(self._world.up(), 2):
             self._compare(node, other)
         self._look_at_answers()
+
+    def _note_alone(self, node: SimNode) -> None:
+        """Note what a region decides while it is to go on without the others.
+
+        The epoch before its removal may be open: it is closed alone, by what was accepted there.
+        """
+        membership, known = node.region.membership, members_of(node)
+        epoch, was_told = self._before.get(node.number, (0, False))
+        is_told = any(wish.survivors for wish in membership._wishes.pending)
+        self._before[node.number] = known.epoch, is_told
+        decided = [known.hash_at(one) for one in range(epoch + 1, known.epoch + 1)]
+        if was_told or is_told or any(_is_alone(self._changes.get(one)) for one in decided):
+            self._alone.update(decided)
 
     def _look_at_numbers(self, members: Members) -> None:
         for one in members.regions:
             given = members.hash_at(one.added)
             if self._given.setdefault(one.region, given) != given:
                 raise ViolationError(f"I20: number {one.region} is given twice: {members.listed()}")
+
+    def _look_at_seals(self, node: SimNode) -> None:
+        """I21: all effects of a sealed region count."""
+        members = members_of(node)
+        for region, cut in node.region.membership.members.cuts.final.items():
+            member = members.find(region)
+            if member is None:
+                continue
+            change = self._changes.get(members.hash_at(member.changed))
+            if not isinstance(change, Remove) or change.how is not Removal.SEALED:
+                continue
+            sealed = self._world.nodes[region]
+            # In another part of a split database it may have gone on, by another change.
+            is_known = sealed.is_up and not are_split(node, sealed)
+            issued = sealed.region.replica.issued if is_known else cut
+            if issued > cut:
+                raise ViolationError(
+                    f"I21: region {region} was sealed and has issued {issued} effects, of which"
+                    f" {cut} count in region {node.number}"
+                )
 
     def _compare(self, node: SimNode, other: SimNode) -> None:
         mine, its = members_of(node), members_of(other)
@@ -67,18 +111,24 @@ class MemberChecks:
             epoch = next(
                 epoch for epoch in range(1, common + 1) if mine.hash_at(epoch) != its.hash_at(epoch)
             )
-            changes = [self._changes.get(one.hash_at(epoch)) for one in (mine, its)]
-            if not any(map(_is_alone, changes)):
+            hashes = [one.hash_at(epoch) for one in (mine, its)]
+            changes = [self._changes.get(one) for one in hashes]
+            if self._alone.isdisjoint(hashes) and not any(map(_is_alone, changes)):
                 raise ViolationError(
                     f"I20: epoch {epoch} was decided twice, as {changes}: region {node.number} has"
                     f" {mine.listed()}, region {other.number} {its.listed()}"
                 )
             return
-        if is_remaining(node) and is_remaining(other):
+        if mine.epoch == its.epoch and mine.revoked != its.revoked:
+            raise ViolationError(
+                f"I20: at epoch {mine.epoch} region {node.number} refuses {mine.revoked}, and"
+                f" region {other.number} {its.revoked}"
+            )
+        if not is_apart(node, other):
             _compare_cuts(node, other)
 
     def _look_at_answers(self) -> None:
-        """Who heard that a change was not made finds it nowhere; who heard that it was, there."""
+        """I20: a change that was reported as not made is found nowhere."""
         for secret_hash, asked in self._operators.tokens():
             if not asked.is_certainly_not_made:
                 continue
@@ -114,12 +164,13 @@ def _look_at_removed(node: SimNode) -> None:
 
 
 def _look_at_cuts(node: SimNode) -> None:
-    """I21: nothing of a removed region beyond its cut is in a member's state."""
+    """I21: a member's state has nothing of a removed region beyond its cut."""
     if not is_remaining(node):
         return
     for region, cut in node.region.membership.members.cuts.final.items():
         n = node.region.replica.vv.get(region, 0)
-        if n != cut:
+        # A removed region hears its own cut before its folder has its removal.
+        if n != cut and region != node.number:
             raise ViolationError(
                 f"I21: region {node.number} has {n} effects of region {region}, whose cut is {cut}"
             )

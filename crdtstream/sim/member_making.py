@@ -1,8 +1,8 @@
 """Making histories in which members change, from a seed.
 
-By themselves the steps of a change seldom come together, so most of it is told as *stories*: a
-region joins, one is removed while it lives, two operators want something at once.  In each, faults
-come between any two steps, and the story goes on or not, as it may.
+By themselves the steps of a change seldom come together, so most changes are made by *stories*: a
+region joins, a region is removed while it lives, two operators want something at once.  In each,
+faults come between any two steps, and the story goes on or not, as it may.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,21 +10,26 @@ from random import Random
 from typing import Final
 
 from crdtstream.core.ids import RegionId
-from crdtstream.sim.branches import is_removed, kept_of, members_of
+from crdtstream.core.member_changes import Change, Remove
+from crdtstream.sim.branches import is_active, is_apart, kept_of, members_of
 from crdtstream.sim.history import History, Step
 from crdtstream.sim.node import SimNode
 
-# Regions that there ever are.
+# Number of regions that ever exist.
 REGIONS_MAX: Final = 6
-# So many steps are followed by one of a change, and so many by a story.
-STEPS_SHARE: Final = 0.06
-STORIES_SHARE: Final = 0.03
-# And so many are of the ordinary kind.
+# This share of the steps is followed by one of a change, and this share by a story.
+STEPS_SHARE: Final = 0.12
+STORIES_SHARE: Final = 0.08
+# And this share is of the ordinary kind.
 ORDINARY_SHARE: Final = 0.4
-# So many steps of a story are followed by a fault.
+# This share of the steps of a story is followed by a fault.
 TROUBLES: Final = (0.0, 0.02, 0.1)
+# This share of the small changes revokes a certificate.
+REVOKED_SHARE: Final = 0.5
 WRITES_MAX: Final = 5
 MEETINGS_MAX: Final = 6
+# Number of times that an operator asks a region that is to be sealed.
+SEALED_ASKS_MAX: Final = 10
 # The parts of a settled tick, so that a fault comes between any two.
 PARTS: Final = ("tick", "commit", "folder", "apply", "sync", "time")
 
@@ -36,15 +41,15 @@ class MemberMaker:
         """Steps of a seed.
 
         Args:
-            words: what clients write.
+            words: commands that clients write.
         """
         self._random = random = Random(f"members {seed}")
         self._words = words
         self._trouble = random.choice(TROUBLES)
         # In some worlds two parts may go on without each other, on purpose.
-        self._splits = random.random() < 0.25
+        self._splits = random.random() < 0.4
         self._adopts_first = random.random() < 0.85
-        # What is put back is in no log any more, where logs are cut; so there folders are lost.
+        # If logs are cut, they lack what was put back: so in those worlds folders are lost instead.
         self.cuts_log = random.random() < 0.5
         stories: dict[Callable[[History], None], int] = {
             self._join: 4,
@@ -55,6 +60,8 @@ class MemberMaker:
             self._move: 1,
             self._come_back: 2,
             self._relay: 3,
+            self._remove_sealed: 4,
+            self._salvage: 3,
         }
         if self._splits:
             stories[self._split] = 4
@@ -66,7 +73,7 @@ class MemberMaker:
     # --- What the maker asks for ----------------------------------------------------------------
 
     def begin(self, history: History) -> None:
-        """Mostly, the regions are members from the beginning."""
+        """Usually make the regions members from the beginning."""
         if not self._adopts_first:
             return
         numbers = list(history.world.nodes)
@@ -78,7 +85,7 @@ class MemberMaker:
         self._trouble = trouble
 
     def goes_on(self, history: History) -> bool:
-        """Perhaps a step, or a story; returns whether no step of the ordinary kind follows."""
+        """Take a step or a story, perhaps; return True if no step of the ordinary kind follows."""
         random = self._random
         if random.random() < STEPS_SHARE:
             self._do(history, self._step(history))
@@ -98,12 +105,15 @@ class MemberMaker:
             "add": 2,
             "join": 4,
             "update": 1,
+            "revoke": 1,
             "remove": 1,
             "letter": 8,
             "lose letters": 2,
             "bootstrap": 6,
             "checkpoint": 4,
             "folder": 4,
+            "token": 3,
+            "wait for": 3,
         }
         if self.cuts_log:
             kinds["cut log"] = 3
@@ -115,10 +125,14 @@ class MemberMaker:
                 return (kind, region, random.randrange(1 << 20))
             case "update":
                 return (kind, region, other)
+            case "revoke":
+                return (kind, region, random.randint(1, 4), random.choice((-3, 0, 90)))
             case "remove" if not self._may_remove(history, other):
                 return ("tick", region)
             case "remove":
                 return (kind, region, other, random.randrange(4))
+            case "wait for":
+                return (kind, region, random.randrange(8))
             case "letter":
                 return (kind, region, other, random.randrange(4))
             case "bootstrap" | "checkpoint":
@@ -129,7 +143,7 @@ class MemberMaker:
     # --- What may be done -----------------------------------------------------------------------
 
     def _members(self, history: History) -> list[RegionId]:
-        """The regions that belong together, and are up."""
+        """Regions that belong together, and are up."""
         return [node.number for node in kept_of(history.world.up())]
 
     def _others(self, history: History, region: RegionId) -> list[RegionId]:
@@ -142,48 +156,50 @@ class MemberMaker:
         return len(used) < REGIONS_MAX
 
     def _may_remove(self, history: History, region: RegionId) -> bool:
-        """Whether two regions are left, or one that needs nobody."""
+        """True if two others are left."""
         return len(self._others(history, region)) >= 2
 
-    def _may_lose(self, history: History, region: RegionId) -> bool:
-        """Whether all others are ready: who waits for what is lost would wait for ever."""
-        world = history.world
-        others = [node for number, node in world.nodes.items() if number != region]
-        left = [
-            node
-            for node in others
-            if node.number not in world.dead and not (node.is_up and is_removed(node))
-        ]
-        return bool(left) and all(
-            node.is_up and not node.region.opening.is_recovering for node in left
-        )
-
     def _may_die(self, history: History, region: RegionId) -> bool:
-        """Whether all others are ready, and have members: a region that dies before that can be
-        removed only while one of the others may issue effects."""
-        return self._may_lose(history, region) and all(
-            node.region.replica.members.epoch for node in history.world.up()
+        """True if another region is left that can have it removed.
+
+        That one is active, has not gone on without this region, keeps its votes, and has heard of
+        what was decided.  It is not about to be removed itself, and no accepted change may remove
+        it.
+        """
+        world = history.world
+        lost = world.nodes[region]
+        if world.dead and not all(members_of(node).epoch for node in world.up()):
+            # Files name the members, and an adoption can leave out one that is dead, not two.
+            return False
+        return any(
+            number != region
+            and number not in world.dead
+            and is_active(node)
+            and not is_apart(node, lost)
+            and _keeps_votes(node)
+            and _has_all_decided(node, lost, history.member_checks.was_decided)
+            and node.region.membership.sealing.wanted is None
+            and not any(_accepts_removal(one, number) for one in world.nodes.values())
+            for number, node in world.nodes.items()
         )
 
     def may_put_back(self, history: History, region: RegionId) -> bool:
-        """Whether nobody is gone for good who is still a member: a folder that is put back waits
-        for all members, and if it is needed to remove one, nobody can."""
+        """True if the region can be helped.
+
+        One that joins loses its token as well, so it has to be added once more.  And a region that
+        is down may be the only one that knows of the joining.
+        """
         world = history.world
-        up = list(world.up())
-        if any(_is_ahead(node) for node in up if node.number != region):
-            # What it is the only one to have, told of the newest members.
-            return False
-        return self._may_lose(history, region) and not any(
-            # Of one that joins, its token is lost as well: it is to be added once more.
-            one in world.dead or (one == region and one not in members_of(node).active)
-            for node in up
-            for one in members_of(node).remaining
+        return self._may_die(history, region) and all(
+            region in members_of(node).active or region not in members_of(node).remaining
+            for number, node in world.nodes.items()
+            if number not in world.dead
         )
 
     # --- Stories --------------------------------------------------------------------------------
 
     def _join(self, history: History) -> None:
-        """A region is added, its node joins, and gets everything; the log may be cut before."""
+        """Add a region; its node joins, and gets everything; the log may be cut before."""
         random = self._random
         members = self._members(history)
         if not members or not self._may_add(history):
@@ -211,7 +227,7 @@ class MemberMaker:
                 self._be_in_trouble(history, random.choice([*joined, *members]))
 
     def _remove_dead(self, history: History) -> None:
-        """A region is gone for good, and is removed."""
+        """Remove a region that is gone for good."""
         random = self._random
         members = self._members(history)
         if len(members) < 2:
@@ -226,13 +242,14 @@ class MemberMaker:
         others = [one for one in members if one != dead]
         if not self._may_die(history, dead):
             return
+        self._take_token(history, dead, others)
         self._do(history, ("die", dead))
         self._write(history, others)
         self._remove(history, random.choice(others), dead)
         self._meet_often(history, others)
 
     def _remove_living(self, history: History) -> None:
-        """A region is removed that lives, and is only cut off, perhaps not from all."""
+        """Remove a region that lives, and is only cut off, perhaps not from all."""
         random = self._random
         members = self._members(history)
         if len(members) < 3:
@@ -244,6 +261,7 @@ class MemberMaker:
             if other not in reached:
                 self._cut(history, region, other)
         self._write(history, [region])
+        self._take_token(history, region, others)
         self._meet(history, [region, *reached])
         self._remove(history, random.choice(others), region)
         for _ in range(random.randint(1, MEETINGS_MAX)):
@@ -255,8 +273,37 @@ class MemberMaker:
             self._meet_often(history, members)
             self._write(history, members)
 
+    def _remove_sealed(self, history: History) -> None:
+        """Remove a region whose node runs: it seals itself, and all of it gets to the others.
+
+        The operator may give up, or begin again in another region.
+        """
+        random = self._random
+        members = self._members(history)
+        if len(members) < 2:
+            return
+        region = random.choice(members)
+        others = [one for one in members if one != region]
+        coordinator, heir_at = random.choice(others), random.randrange(4)
+        self._do(history, ("call", region, "a", f"CRDT.XGROUP SETMODE x g HOME {region}"))
+        self._write(history, members)
+        for _ in range(random.randint(2, SEALED_ASKS_MAX)):
+            self._do(history, ("seal", coordinator, region, heir_at))
+            self._do(history, ("settle", region))
+            self._meet(history, members, whole=random.random() < 0.7)
+            if random.random() < 0.3:
+                self._write(history, [region])
+            if random.random() < 0.1:
+                coordinator = random.choice(others)
+        if random.random() < 0.2:
+            self._do(history, ("unseal", region))
+        if random.random() < 0.2:
+            self._do(history, ("update", random.choice(others), random.choice(members)))
+        self._meet_often(history, members)
+
     def _relay(self, history: History) -> None:
-        """What a region wrote last came to one other one, which is away while it is removed."""
+        """Let the last writes of a region reach one other, which is away while the region is
+        removed."""
         random = self._random
         members = self._members(history)
         if len(members) < 3:
@@ -287,7 +334,7 @@ class MemberMaker:
         self._meet_often(history, members)
 
     def _two_at_once(self, history: History) -> None:
-        """Two operators want something at the same moment, which may not go together."""
+        """Let two operators want something at the same moment, which may conflict."""
         random = self._random
         members = self._members(history)
         if len(members) < 2:
@@ -305,7 +352,7 @@ class MemberMaker:
             self._meet(history, random.sample(members, random.randint(2, len(members))))
 
     def _change_and_put_back(self, history: History) -> None:
-        """A folder of before a change is put back, or an empty one."""
+        """Put back a folder from before a change, or an empty one."""
         random = self._random
         members = self._members(history)
         if len(members) < 3:
@@ -323,7 +370,7 @@ class MemberMaker:
         elif kind == "add" and self._may_add(history):
             self._do(history, ("add", random.choice(members), random.randrange(1 << 20)))
         else:
-            self._do(history, ("update", random.choice(members), target))
+            self._change_a_little(history, random.choice(members), target)
         for _ in range(random.randint(1, MEETINGS_MAX)):
             self._meet(history, random.sample(members, random.randint(2, len(members))))
         self.put_back(history, region, before)
@@ -335,7 +382,7 @@ class MemberMaker:
             self._do(history, ("bootstrap", region, 100))
 
     def put_back(self, history: History, region: RegionId, count: int) -> None:
-        """A folder as it was, or an empty one; if everybody else can do without."""
+        """Put back an earlier folder, or an empty one; if all others can do without."""
         random = self._random
         if not self.may_put_back(history, region):
             return
@@ -349,11 +396,21 @@ class MemberMaker:
         members = self._members(history)
         if members:
             region, other = (self._random.choice(members) for _ in range(2))
-            self._do(history, ("update", region, other))
+            self._change_a_little(history, region, other)
             self._meet_often(history, members)
 
+    def _change_a_little(self, history: History, region: RegionId, other: RegionId) -> None:
+        """Let a region have another address, or revoke a certificate."""
+        random = self._random
+        if random.random() < REVOKED_SHARE:
+            # Few certificates, so that the same one is revoked twice; some have expired.
+            step: Step = ("revoke", region, random.randint(1, 4), random.choice((-3, 0, 90)))
+        else:
+            step = ("update", region, other)
+        self._do(history, step)
+
     def _come_back(self, history: History) -> None:
-        """A region that was removed starts again, and wants to take part."""
+        """Start a removed region again, which wants to take part."""
         random = self._random
         world = history.world
         members = self._members(history)
@@ -370,8 +427,23 @@ class MemberMaker:
             self._meet(history, [region, *members])
             self._write(history, [region])
 
+    def _salvage(self, history: History) -> None:
+        """Salvage what only the folder of a removed region has into one region, or into two; a
+        salvage that is killed is run again."""
+        random, world = self._random, history.world
+        members = self._members(history)
+        removed = [one for one in world.nodes if one not in members and one not in world.dead]
+        if not removed or not members:
+            return
+        region = random.choice(removed)
+        for _ in range(random.randint(1, 3)):
+            self._do(history, ("salvage", region, random.choice(members), random.choice((1, 9))))
+            self._meet(history, members)
+        if random.random() < 0.5:
+            self._do(history, ("start", region))
+
     def _split(self, history: History) -> None:
-        """Two parts are cut off from each other, and operators have both go on alone."""
+        """Cut two parts off from each other, and let operators have both go on alone."""
         random = self._random
         members = self._members(history)
         if len(members) < 2:
@@ -401,7 +473,7 @@ class MemberMaker:
     # --- Their parts ----------------------------------------------------------------------------
 
     def _do(self, history: History, step: Step) -> None:
-        """A step, and perhaps a fault."""
+        """Take a step, and perhaps a fault."""
         history.do(step)
         if self._random.random() < self._trouble:
             self._be_in_trouble(history, self._random.choice(list(history.world.nodes)))
@@ -460,12 +532,19 @@ class MemberMaker:
             if random.random() < 0.5:
                 self._do(history, ("settle", region))
 
+    def _take_token(self, history: History, region: RegionId, others: Sequence[RegionId]) -> None:
+        """Let a client take a token to regions that its effects may never reach, and wait for it
+        there."""
+        history.do(("token", region))
+        if self._random.random() < 0.5:
+            history.do(("wait for", self._random.choice(others), -1))
+
     def _meet_often(self, history: History, regions: Sequence[RegionId]) -> None:
         for _ in range(self._random.randint(0, MEETINGS_MAX)):
             self._meet(history, regions)
 
     def _meet(self, history: History, regions: Sequence[RegionId], *, whole: bool = False) -> None:
-        """Some time goes by, and these regions hear of each other."""
+        """Let some time pass in which these regions hear of each other."""
         random = self._random
         self._do(history, ("pass", random.choice((10, 100, 300, 600, 1500))))
         for region in regions:
@@ -481,6 +560,29 @@ class MemberMaker:
                     self._do(history, (part, puller))
 
 
-def _is_ahead(node: SimNode) -> bool:
-    """Whether a region knows members of which no effect has told it yet."""
-    return members_of(node).epoch > node.region.replica.members.epoch
+def _keeps_votes(node: SimNode) -> bool:
+    """True if a region votes, or will when it starts."""
+    votes_now = not node.is_up or node.region.membership.part.may_vote
+    return votes_now and node.disk.is_confirmed
+
+
+def _has_all_decided(node: SimNode, lost: SimNode, was_decided: Callable[[Change], bool]) -> bool:
+    """True if a region knows each decision that another one knows, or has voted for it.
+
+    A change is decided when more than half have voted for it.  If all of these lose their folders
+    before one of them has recovered or another region has heard of it, the change is lost.
+    """
+    votes, here = (one.region.membership.part.votes for one in (lost, node))
+    epoch, known = members_of(lost).epoch, members_of(node).epoch
+    if votes.accepted is not None and was_decided(votes.accepted.change):
+        epoch = max(epoch, votes.epoch)
+    if epoch == known + 1 == here.epoch:
+        return here.accepted is not None and was_decided(here.accepted.change)
+    return known >= epoch
+
+
+def _accepts_removal(node: SimNode, region: RegionId) -> bool:
+    """True if a region has accepted the removal of another one, so that it may be decided."""
+    votes = node.region.membership.part.votes
+    changes = [*votes.pending, *([] if votes.accepted is None else [votes.accepted.change])]
+    return any(isinstance(change, Remove) and change.region == region for change in changes)

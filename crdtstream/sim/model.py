@@ -1,7 +1,7 @@
-"""What a region must show, said of the set of effects that it has applied, without any order.
+"""Model of a region: its content as a function of the set of effects applied, without any order.
 
-The model knows nothing but the effects that were issued, each with its dot and context, and which
-of them a region has applied.  It shares no code with the replica.
+The model knows only the effects that were issued, each with its dot and context, and which of them
+a region has applied.  It shares no code with the replica.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,9 +31,9 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import StreamId, make_id
-from crdtstream.core.membership.changes import encode_change
+from crdtstream.core.member_changes import encode_change
 
-# How the model reads each kind of effect: what it is about, or why it is not looked at.
+# Reading of each kind of effect by the model: what it is about, or why it is not looked at.
 READ_AS: Final[dict[type[Effect], str]] = {
     Append: "entries, last_ids",
     Remove: "entries",
@@ -50,16 +50,16 @@ READ_AS: Final[dict[type[Effect], str]] = {
     SetString: "strings",
     SetStringExpiry: "strings",
     DeleteString: "strings",
-    # Of the database, and of no key.
+    # About the database, and no key.
     ChangeMembers: "",
 }
 
 
 class Issued:
-    """An effect with its dot, and what its issuer had observed.
+    """An effect with its dot, and the context that its issuer had observed.
 
     Attributes:
-        effect: of any kind; who reads a field of it has asked for the kind.
+        effect: of any kind; code that reads a field of it has checked the kind.
         key: what it is about; None: no key.
         is_numbered: an append of a numbered producer.
     """
@@ -102,7 +102,7 @@ def unfold(batch: EffectBatch) -> Iterator[Issued]:
 
 
 def removes(issued: Issued, entry: Issued) -> bool:
-    """Whether an effect takes an entry: it names it, and had observed it."""
+    """True if an effect removes an entry: it names it, and had observed it."""
     if not issued.observed(entry) or issued.key != entry.key:
         return False
     assert isinstance(entry.effect, Append)
@@ -117,7 +117,7 @@ def removes(issued: Issued, entry: Issued) -> bool:
 
 
 def loses(entry: Issued, applied: list[Issued]) -> bool:
-    """Whether a concurrent append of the same idempotent id has a smaller dot."""
+    """True if a concurrent append of the same idempotent id has a smaller dot."""
     effect = entry.effect
     assert isinstance(effect, Append)
     return effect.idempotent is not None and any(
@@ -135,8 +135,11 @@ def loses(entry: Issued, applied: list[Issued]) -> bool:
 def recognised(
     applied: list[Issued], key: bytes
 ) -> dict[IdempotentId, tuple[tuple[int, int], StreamId]]:
-    """By idempotent id the entry that a retry stands for: of those that did not lose, and that
-    went with no delete of the key, the one that had observed the others."""
+    """Entry that a retry stands for, by idempotent id.
+
+    It is the one that had observed the others, of those that did not lose and that no delete of the
+    key removed.
+    """
     mine = [one for one in applied if one.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey | ExpireKey)]
     found: dict[IdempotentId, tuple[tuple[int, int], StreamId]] = {}
@@ -154,8 +157,8 @@ def recognised(
 
 
 def skipped(applied: list[Issued], key: bytes) -> list[str]:
-    """Entries that groups never hand out, though they are not acknowledged: they lie in a run that
-    counts, and whoever issued it had not observed them."""
+    """Entries that groups never deliver although they are not acknowledged: they lie in a run that
+    counts, and the issuer of that run had not observed them."""
     mine = [one for one in applied if one.key == key]
     runs = [one for one in mine if isinstance(one.effect, AckFrontier)]
     if not runs:
@@ -176,12 +179,12 @@ def skipped(applied: list[Issued], key: bytes) -> list[str]:
 
 
 def lives(entry: Issued, mine: list[Issued]) -> bool:
-    """Whether nothing that was applied takes an entry."""
+    """True if nothing that was applied removes an entry."""
     return not any(removes(other, entry) for other in mine) and not loses(entry, mine)
 
 
 def live_creates(mine: list[Issued]) -> dict[bytes, list[Issued]]:
-    """By group the creates that had observed every destroy, and that no expiry had observed."""
+    """Creates that had observed every destroy, and that no expiry had observed, by group."""
     expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
     found: dict[bytes, list[Issued]] = {}
     for one in mine:
@@ -201,8 +204,8 @@ def live_creates(mine: list[Issued]) -> dict[bytes, list[Issued]]:
 def register(
     mine: list[Issued], deletes: list[Issued], values: dict[tuple[int, int], object]
 ) -> list[tuple[tuple[int, int], object]]:
-    """Of the values that had observed every delete, and that no expiry had observed, those that
-    none of the others had observed."""
+    """Values that none of the others had observed, of those that had observed every delete, and
+    that no expiry had observed."""
     expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]
     setters = [one for one in mine if (one.origin, one.n) in values]
     alive = [
@@ -241,7 +244,7 @@ def registers(mine: list[Issued], deletes: list[Issued]) -> dict[str, object]:
 def members_told(
     applied: Iterable[Issued],
 ) -> list[tuple[bytes, tuple[int, int]]]:
-    """Of each epoch that was told of, its hash, and the smallest dot of those that told of it."""
+    """Hash of each epoch that is in an effect, and the smallest dot of the effects that have it."""
     found: dict[int, tuple[bytes, tuple[int, int]]] = {}
     for one in applied:
         if isinstance(one.effect, ChangeMembers):
@@ -253,7 +256,7 @@ def members_told(
 
 
 def strings(mine: list[Issued]) -> list[object]:
-    """The values of the string that nobody who had observed them set anew or deleted, each with
+    """Values of the string that no effect which had observed them replaced or deleted, each with
     its deadlines that none of the others had observed."""
     enders = [one for one in mine if isinstance(one.effect, SetString | DeleteString | DeleteKey)]
     found: list[object] = []
@@ -276,7 +279,7 @@ def strings(mine: list[Issued]) -> list[object]:
 
 
 def model(applied: list[Issued], key: bytes) -> dict[str, object]:
-    """What a region that applied exactly these effects must show for a key."""
+    """Content that a region must show for a key if it applied exactly these effects."""
     mine = [one for one in applied if one.key == key]
     deletes = [one for one in mine if isinstance(one.effect, DeleteKey)]
     expiries = [one for one in mine if isinstance(one.effect, ExpireKey)]

@@ -1,9 +1,9 @@
-"""Connections between simulated regions: what one carries comes in order, or not at all.
+"""Connections between simulated regions: each carries messages in order, or loses them.
 
 A line is one direction of pulling, as one gRPC call is: requests go one way, responses the other.
-Messages travel as the bytes of the real protocol.  What a network does to them, the world decides:
-each is delivered late or never, a connection breaks with all that is on it, one way is cut and the
-other is not.  Connections are independent, so what two of them carry comes in any order.
+Messages travel as the bytes of the real protocol.  The world decides what a network does to them: a
+message is delivered late or never, a connection breaks with all that is on it, one way is cut and
+the other is not.  Connections are independent, so messages of two of them come in any order.
 """
 
 from collections import deque
@@ -36,11 +36,11 @@ BATCH_BYTES_MAX: Final = 1 << 30
 
 
 class Line:
-    """The way by which ``puller`` pulls from ``server``.
+    """Way by which ``puller`` pulls from ``server``.
 
     Attributes:
         is_connected: a call is open.
-        requests, responses: what is on its way.
+        requests, responses: messages on their way.
         on_progress: called with each ack and heartbeat that an end sends, and that end.
     """
 
@@ -52,9 +52,9 @@ class Line:
         self.responses: deque[bytes] = deque()
         self.on_progress: Callable[[SimNode, Progress], None] = _nobody_looks
         self._serve: Serve | None = None
-        # The link that the puller's loop works for; it ends its call before it is over.
+        # The link that the puller's loop works for; it ends its call before it ends itself.
         self._pull: Pull | None = None
-        # Until when each end has nothing to do, unless it is woken.
+        # Time until which each end has nothing to do, unless it is woken.
         self._puller_sleeps = 0.0
         self._server_sleeps = 0.0
         self._packer = BatchPacker()
@@ -65,14 +65,14 @@ class Line:
         return self.puller.number, self.server.number
 
     def wake(self, link: object) -> None:
-        """A Ready names a link that has something to do."""
+        """Wake a link that a Ready names, as it has something to do."""
         if link is self._serve:
             self._server_sleeps = 0.0
         elif link is self._look_for_pull():
             self._puller_sleeps = 0.0
 
     def _look_for_pull(self) -> Pull | None:
-        """The puller's link to this server; None: it has none, or is down."""
+        """Link of the puller to this server; None: it has none, or is down."""
         if self._pull is None and self.puller.is_up:
             self._pull = self.puller.region.links.pulls.get(self.server.number)
         return self._pull
@@ -80,7 +80,7 @@ class Line:
     # --- Steps --------------------------------------------------------------------------------
 
     def step_puller(self, at: float, *, reaches: bool) -> bool:
-        """One thing that the pulling end does; returns whether it did any.
+        """Let the pulling end do one thing; return True if it did any.
 
         Args:
             reaches: a new connection can be made.
@@ -110,7 +110,7 @@ class Line:
         return True
 
     def step_server(self, at: float) -> bool:
-        """One thing that the serving end does; returns whether it did any."""
+        """Let the serving end do one thing; return True if it did any."""
         serve, node = self._serve, self.server
         if serve is None or not node.is_up or at < self._server_sleeps:
             return False
@@ -133,7 +133,7 @@ class Line:
         return True
 
     def deliver_request(self, at: float) -> None:
-        """The oldest message on its way to the server comes there."""
+        """Deliver the oldest message on its way to the server."""
         request = pb.SyncRequest.FromString(self.requests.popleft())
         if not self.server.is_up:
             return
@@ -149,16 +149,16 @@ class Line:
         answer = self.server.region.links.accept(decode_open(request.open), at)
         if isinstance(answer, Refusal):
             is_duplicate = answer.kind is RefusalKind.DUPLICATE
-            self._end(Refused(answer.reason, is_duplicate))
+            self._end(Refused(answer.reason, is_duplicate, answer.incarnations))
         else:
             self._serve = answer
             self._server_sleeps = 0.0
 
     def deliver_response(self, at: float, *, stays: bool = False) -> None:
-        """The oldest message on its way to the puller comes there.
+        """Deliver the oldest message on its way to the puller.
 
         Args:
-            stays: and will come once more.
+            stays: it will come once more.
         """
         data = self.responses[0] if stays else self.responses.popleft()
         node, pull = self.puller, self._pull
@@ -179,7 +179,7 @@ class Line:
     # --- Endings ------------------------------------------------------------------------------
 
     def lose(self, reason: str) -> None:
-        """The connection breaks, with all that is on it."""
+        """Break the connection, with all that is on it."""
         if self.is_connected:
             self._end(Failed(reason))
 
@@ -197,7 +197,7 @@ class Line:
         self._serve = None
 
     def process_died(self, node: SimNode) -> None:
-        """One end is gone; the other sees a connection that broke."""
+        """Note that one end is gone; the other sees a connection that broke."""
         self._puller_sleeps = 0.0
         if node is self.server:
             self._serve = None

@@ -1,7 +1,8 @@
-"""One simulated node: the real region, and a loop that does with its Ready what a node's does.
+"""One simulated node: the real region and the real agenda, on a disk and a clock of the world.
 
 Each method is one step that the world may choose, or put off: a tick ends, a commit succeeds or is
-refused, a sync is done, the folder is written, the process dies.
+refused, a sync is done, the folder is written, the process dies.  What the step is, the agenda
+says, as it says it to the engine of a node.
 """
 
 from collections import deque
@@ -13,49 +14,48 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.commands.reply import Reply
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
-from crdtstream.core.effects import Record
 from crdtstream.core.ids import REGION_MAX, IdMode, Millis, RegionId
 from crdtstream.core.lanes.body import decode_body
-from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import unpack
-from crdtstream.core.membership.deciding import Letter
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.core.xread_mode import XreadMode
-from crdtstream.cutting import read_absences
-from crdtstream.database.database import Database
-from crdtstream.folder import begin_joining, read_folder, write_change
+from crdtstream.engine.agenda import Agenda
+from crdtstream.engine.assembling import assemble
+from crdtstream.engine.bootstrapper import Bootstrapper
+from crdtstream.engine.checkpointer import Checkpointer
+from crdtstream.engine.folder import begin_joining, read_folder, write_change
+from crdtstream.engine.programs import attempts
+from crdtstream.engine.turns import TURN_NS
 from crdtstream.region.clients import Stop
-from crdtstream.region.known_members import peers_of
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
-from crdtstream.region.links.readiness import DatabaseIdentity
-from crdtstream.region.peers import Peers
-from crdtstream.region.ready import Confirm, News, Parcel, Ready, StoreIdentity
-from crdtstream.region.region import Region
+from crdtstream.region.readiness import DatabaseIdentity
+from crdtstream.region.ready import AnyLetter, Confirm, Parcel, Ready, StoreIdentity
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
+from crdtstream.region.runtime import Runtime
 from crdtstream.region.staleness import LagAction
 from crdtstream.resp.wire.encode import encode
-from crdtstream.sim.bootstraps import BootstrapTurns, SimCopy, SimStaging
-from crdtstream.sim.checkpoints import CheckpointTurns, SimCheckpoints, a_turn, through
+from crdtstream.sim.bootstraps import SimCopy, SimStaging
+from crdtstream.sim.checkpoints import SimCheckpoints, SimTicks, Turns, a_turn, through
 from crdtstream.sim.disk import Disk, now
 from crdtstream.sim.sizes import drawn_node_limits, redraw
 from crdtstream.store.errors import StoreError
-from crdtstream.store.log import Fsync, next_commit
+from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.staging import staged_state
-from crdtstream.turns import TURN_NS
 
 BYTES_MAX: Final = 1 << 30
+# Time that passes whenever the checkpointer looks at it: a turn takes a few parts.
+LOOK_NS: Final = 300_000
 REGION_BITS: Final = REGION_MAX.bit_length()
 LIMITS: Final = RegionLimits(
     inbox_batches_max=8, backoff_ms_min=10, backoff_ms_max=200, inbox_wait_ms_max=500
@@ -66,37 +66,37 @@ UID: Final = DatabaseUid(b"simulated world.")
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
-    """How the nodes of a world are set."""
+    """Settings of the nodes of a world."""
 
     id_mode: IdMode = IdMode.STRICT
     implicit_mkstream: bool = False
     xread_mode: XreadMode = XreadMode.BY_ID
     fsync: Fsync = Fsync.ALWAYS
     limits: RegionLimits = LIMITS
-    # The regions belong to one database already; else they agree on one first.
+    # The regions belong to one database already; otherwise they agree on one first.
     has_database: bool = True
-    # What a lost region may take with it; 0: no bound.
+    # Bound of what may be lost with a region; 0: none.
     lag_effects_max: int = 0
     lag_ms_max: int = 0
     lag_action: LagAction = LagAction.WARN
-    # How much of the log is kept for a region that is away.
+    # Size of the log that is kept for a region that is away.
     backlog_bytes_max: int = BACKLOG_BYTES_DEFAULT
     # Regions join and are removed.
     has_members: bool = False
-    # What sizes are drawn from, again at each start; None: all are as they are by default.
+    # Seed from which sizes are drawn, again at each start; None: all have their defaults.
     sizes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Joins:
-    """What the empty folder of a node that joins is to have."""
+    """Content for the empty folder of a node that joins."""
 
     database_uid: DatabaseUid
     kept: Kept
 
 
 class Told(bytes):
-    """A reply as it leaves, with what the region had seen when it was made.
+    """A reply as it leaves, with the effects that the region had observed when it was made.
 
     Attributes:
         number: which of the node's replies it is.
@@ -110,12 +110,12 @@ class SimClient:
     """A client of a simulated node.
 
     Attributes:
-        received: the bytes that it was told, in order, a reply each.
-        on_told: what to call with each of them; it may look at what the reply has seen.
+        received: bytes that it got, in order, a reply each.
+        on_told: called with each of them; it may look at what the reply has observed.
     """
 
     def __init__(self, node: "SimNode") -> None:
-        self.client = node.region.connect(self)
+        self.client = node.region.clients.connect(self)
         self.received: deque[bytes] = deque()
         self._node = node
         self._held: deque[list[bytes]] = deque()
@@ -154,18 +154,18 @@ class SimNode:
     """A region that can be called, linked, crashed and restarted.
 
     Attributes:
-        number: which region it is.
+        number: number of the region.
         configured: the other regions that its file names, and where they are.
-        clock: what its wall clock reads; the world moves it.
+        clock: time of its wall clock; the world moves it.
         disk: outlives the process, as do its checkpoints and its staging.
         is_up: False between ``crash`` and ``start``.
         on_told: called with the region's node and each reply that leaves, as the bytes that leave.
         on_link: called with each link that a Ready wakes.
-        run_id: counts the processes.
+        run_id: number of processes so far.
         on_letters: called with the region's node and each letter that it sends.
         reach: the node of another region, if messages get there and back now.
         ready: the last Ready.
-        last_reply: what a command last came to, told or not.
+        last_reply: last result of a command, sent or not.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class SimNode:
 
         Args:
             peers: the other regions that its file names.
-            joins: what its empty folder is to have, if it joins.
+            joins: content for its empty folder, if it joins.
         """
         self.number = number
         self.clock = clock
@@ -192,7 +192,7 @@ class SimNode:
         self.reach: Callable[[RegionId], SimNode | None] = _nobody_is_reached
         self.on_told: Callable[[SimNode, bytes, Parcel], None] = _nobody_looks
         self.on_link: Callable[[object], None] = _nobody_sleeps
-        self.on_letters: Callable[[SimNode, Sequence[Letter | News]], None] = _nobody_reads
+        self.on_letters: Callable[[SimNode, Sequence[AnyLetter]], None] = _nobody_reads
         self.configured = dict(peers)
         self._settings = settings
         self.run_id = 0
@@ -206,39 +206,40 @@ class SimNode:
         self.start()
 
     def start(self) -> None:
-        """A process with nothing in it but what the disk holds."""
+        """Start a process with nothing in it but the content of the disk."""
         settings, disk = self._settings, self.disk
         self.run_id += 1
         self.is_up = True
         if self.run_id > 1:
             redraw(settings.sizes, self.run_id)
         folder = now(read_folder(disk, is_proven=disk.is_proven, is_same=disk.is_confirmed))
-        known = peers_of(self.number, folder.membership.members, self.configured)
-        recovered = through(recover(disk, self.checkpoints, partial(self._new_replica, known)))
-        replica = recovered.replica
-        disk.was_clean = False
         uniform: Callable[[float, float], float] = lambda low, high: (low + high) / 2
-        uid = int(self.number)
+        # Each start draws another one.
+        uid = int(self.number) | self.run_id << REGION_BITS
         if settings.has_members:
-            # Two that want a change at once must not meet again at the same moment.
+            # Two regions that want a change at once must not meet again at the same moment.
             uniform = Random(f"pauses {settings.sizes} {self.number} {self.run_id}").uniform
-            # Each folder has another one.
-            uid |= self.run_id << REGION_BITS
-        self.region = Region(
-            replica,
-            Database(replica),
-            seq=disk.last_seq,
-            folder=folder,
-            now=self.clock,
-            identity=Identity(self.number, "simulated", self.run_id),
-            peers=Peers(self.number, known),
-            configured=self.configured,
-            encode=self._encode,
-            clock=lambda: 0,
-            uniform=uniform,
-            make_uid=lambda: DatabaseUid(uid.to_bytes(16, "big")),
-            limits=settings.limits,
+        assembled = through(
+            assemble(
+                disk,
+                self.checkpoints,
+                folder,
+                self._new_replica,
+                identity=Identity(self.number, "simulated", self.run_id),
+                configured=self.configured,
+                limits=settings.limits,
+                runtime=Runtime(
+                    now=lambda: self.clock,
+                    encode=self._encode,
+                    clock=lambda: 0,
+                    uniform=uniform,
+                    make_uid=lambda: DatabaseUid(uid.to_bytes(16, "big")),
+                ),
+            )
         )
+        self.region = assembled.region
+        self._agenda = Agenda(self.region, disk.fsync)
+        disk.was_clean = False
         self.region.staleness.tune(
             lag_effects_max=settings.lag_effects_max,
             lag_ms_max=settings.lag_ms_max,
@@ -246,36 +247,39 @@ class SimNode:
         )
         self.region.database.channels.deliver = self._push
         if len(self.configured) == 1 or not settings.backlog_bytes_max:
-            # Of two, what only this region has must be enough for the other one to catch up by,
-            # however long it was away.  Of three, one that is away may come to need a bootstrap.
+            # Of two regions, what only this one has must be enough for the other one to catch up
+            # by, however long it was away.  Of three, one that is away may come to need a
+            # bootstrap.
             self.region.retention.backlog_bytes_max = 0
-        self.region.note_beginning(disk.first_seq, disk.begins)
-        if recovered.checkpoint is not None:
-            row = recovered.checkpoint.row
-            self.region.checkpointing.note_found(row.seq, row.made_ms, size_bytes=0)
-            self.region.retention.note_covered(row.seq)
-        through(read_absences(self.region, disk))
-        self._checkpointer = CheckpointTurns(self, disk, self.checkpoints)
-        copy = SimCopy(self, self.number, self._reached)
-        # Each slice of a merge is a turn, so that much may happen between them.
-        turns = count(step=2 * TURN_NS)
+        ticks = SimTicks(self)
+        looks = count(step=LOOK_NS)
+        self._checkpointer = Checkpointer(
+            self.region,
+            disk,
+            self.checkpoints,
+            ticks,
+            now=lambda: self.clock,
+            timer_ns=lambda: next(looks),
+            sleep=lambda _seconds: a_turn(),
+        )
+        self._checkpoints = Turns(self._checkpointer.attempt)
+        # Each slice of a merge is a turn, so that many events may happen between them.
+        slices = count(step=2 * TURN_NS)
         bootstrapper = Bootstrapper(
             self.region,
             disk,
             self.staging,
-            self._checkpointer,
-            copy,
+            ticks,
+            SimCopy(self, self.number, self._reached),
             now=lambda: self.clock,
-            timer_ns=lambda: next(turns),
+            timer_ns=lambda: next(slices),
             pause=a_turn,
         )
-        through(bootstrapper.begin(recovered.merged_seq))
-        self._bootstraps = BootstrapTurns(bootstrapper)
-        self._requests: deque[tuple[int, ...]] = deque()
-        # Of macro nodes that are cold, the image and what is in it, as it was last seen.
+        through(bootstrapper.begin(assembled.recovered.merged_seq))
+        self._bootstraps = Turns(bootstrapper.look)
+        # Per macro node that is cold, the image and its content, as it was last seen.
         self._columns: dict[MacroNode, tuple[int, NodeColumns]] = {}
         self.clients: dict[str, SimClient] = {}
-        self._queue: deque[Record] = deque()
         self._asked = True
         self.region.tick.on_open = self._ask
         self.ready: Ready
@@ -305,7 +309,7 @@ class SimNode:
     # --- Clients ------------------------------------------------------------------------------
 
     def call(self, client: str, argv: tuple[bytes, ...]) -> SimClient:
-        """One request of a client, in the open tick."""
+        """Run one request of a client, in the open tick."""
         assert self.is_up
         if client not in self.clients:
             self.clients[client] = SimClient(self)
@@ -317,7 +321,7 @@ class SimNode:
         encode(reply, protocol, encoded)
         told = Told(b"".join(encoded))
         replica = self.region.replica
-        # While the disk refuses, who waits has heard that the outcome is unknown.
+        # While the disk refuses, waiting clients have heard that the outcome is unknown.
         refuses = self.region.fault is not None
         self._reply_count += 1
         told.number = self._reply_count
@@ -336,101 +340,122 @@ class SimNode:
     def note_told(self, chunk: bytes, parcel: Parcel) -> None:
         self.on_told(self, chunk, parcel)
 
-    # --- The loop, a step at a time -----------------------------------------------------------
+    # --- What the agenda says, a step at a time -----------------------------------------------
+
+    # The world chooses when a step is taken, and in which order.  So no commit is made at once,
+    # where its tick ends, and backoffs are left out: they change no outcome but that.
 
     @property
     def has_queued(self) -> bool:
-        """Whether records wait for the disk."""
-        return bool(self._queue)
+        """True if records wait for the disk."""
+        return self._agenda.has_commit
 
     def end_tick(self) -> None:
         """End the tick if one is open, and hand on what may leave."""
         asked, self._asked = self._asked, False
-        # What left memory may have to be read as well; the read that is under way opens a tick.
+        # Evicted entries may have to be read as well; the read that is under way opens a tick.
         reads = len(self.region.fetching) > 0
-        ready = self.ready = self.region.ready(self.clock)
+        ready = self.ready = self._agenda.end_tick(self.clock)
+        self._agenda.put_off()
         is_idle = not (ready.records or ready.parcels or ready.woken or ready.links)
         is_idle = is_idle and (reads or not ready.fetch) and not ready.letters
         assert asked or is_idle, (
             "something is to be done, and no tick was opened: a node would not have asked"
         )
-        self._requests.extend(ready.fetch)
+        assert self._agenda.folder_is_due is (self.region.folder_change is not None), (
+            "the folder's next change is looked for in vain"
+        )
         for link in ready.links:
             self.on_link(link)
         if ready.letters:
             self.on_letters(self, ready.letters)
-        self._queue.extend(ready.records)
         ready.tell()
         for receiver in ready.woken:
             receiver.resume()
 
+    def end_tick_for_good(self) -> None:
+        """End ticks until all that the replica has is in records."""
+        for _ in self._agenda.ticks():
+            self.end_tick()
+
     def commit(self) -> None:
         """One group commit, which succeeds or is refused."""
-        if not self._queue:
+        records = self._agenda.next_commit()
+        if not records:
             return
-        records = next_commit(self._queue)
         try:
             now(self.disk.append(records))
         except StoreError as error:
-            self.region.note_refused(str(error))
+            self._agenda.note_refused(str(error))
         else:
-            for _ in records:
-                self._queue.popleft()
-            is_durable = self.disk.fsync is Fsync.ALWAYS
-            self.region.note_logged(self.disk.last_seq, self.clock, durable=is_durable)
+            self._agenda.note_committed(self.disk.last_seq, self.clock)
         self.end_tick()
 
     def sync(self) -> None:
         """Make durable what is logged and not synced by itself."""
-        outstanding = self.region.outstanding
-        if outstanding.durable_seq == outstanding.logged_seq:
+        mark = self._agenda.next_sync()
+        if mark is None:
             return
-        mark = outstanding.mark()
         try:
             now(self.disk.sync())
         except StoreError as error:
-            self.region.note_refused(str(error))
+            self._agenda.note_sync_refused(str(error))
         else:
-            self.region.note_synced(mark, self.clock)
+            self._agenda.note_synced(mark, self.clock)
         self.end_tick()
 
     def write_folder(self) -> None:
-        """Have the folder say what it is to say."""
-        change = self.region.folder_change
+        """Let the folder say what it is to say."""
+        change = self._agenda.next_folder_change()
         if change is None:
             return
         try:
             now(write_change(self.disk, change))
         except StoreError:
+            self._agenda.note_folder_refused()
             return
-        self.region.note_folder(change, self.clock)
+        self._agenda.note_folder_written(change, self.clock)
         self.end_tick()
 
     def apply(self) -> None:
         """Apply what peers sent."""
-        self.region.apply_arrivals(self.clock)
+        self._agenda.apply(self.clock)
         self.end_tick()
 
     def pass_time(self) -> None:
-        """If the region wants to hear of the time by now."""
-        if self.ready.deadline is not None and self.ready.deadline <= self.clock:
-            self.region.pass_time(self.clock)
+        """Pass time to the region, if it wants to hear of it by now."""
+        deadline = self._agenda.deadline
+        if deadline is not None and deadline <= self.clock:
+            self._agenda.pass_time(self.clock)
         self.end_tick()
+
+    def fetch(self) -> None:
+        """Read what the region asked for."""
+        while self._agenda.has_fetch:
+            asked = self._agenda.next_fetch()
+            try:
+                bodies = now(self.checkpoints.fetch(asked))
+            except StoreError as error:
+                self.region.cold.note_failed(asked, str(error), self.clock)
+            else:
+                self.region.cold.note_fetched(asked, bodies, self.clock)
+            self.end_tick()
 
     def settle(self) -> None:
         """Do everything that is to be done at once."""
+        agenda = self._agenda
         while True:
             self.end_tick()
-            if self._requests:
+            if agenda.has_fetch:
                 self.fetch()
-            elif self._queue:
+            elif agenda.has_commit:
                 self.commit()
-            elif self.ready.folder is not None:
+            elif agenda.folder_is_due:
                 self.write_folder()
-            elif self.ready.applies:
+            elif agenda.applies:
                 self.apply()
             # A checkpoint may have synced the disk; the region hears of it by its own sync only.
-            elif self.region.outstanding.durable_seq < self.region.outstanding.logged_seq:
+            elif agenda.next_sync() is not None:
                 self.sync()
             elif not self.region.tick.is_open:
                 return
@@ -440,8 +465,8 @@ class SimNode:
     # --- Checkpoints, and entries that are on disk only ---------------------------------------
 
     def go_on_with_checkpoint(self, turns: int) -> None:
-        """Begin a checkpoint if none is under way, and take a few turns of it."""
-        self._checkpointer.go_on(turns)
+        """Begin a checkpoint if none is under way, and run a few turns of it."""
+        self._checkpoints.go_on(turns)
         self.end_tick()
 
     def go_on_with_bootstrap(self, turns: int) -> None:
@@ -451,15 +476,15 @@ class SimNode:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that its replica has is in the log."""
+        """True if all that its replica has is in the log."""
         region = self.region
         is_open = region.tick.is_open or region.replica.has_open_section
         return not self.has_queued and not is_open and region.fault is None
 
     def restarted(self) -> Replica | None:
-        """What a restart would make of the newest checkpoint and the log; None without one.
+        """Replica that a restart would make of the newest checkpoint and the log; None without one.
 
-        Nothing changes by it, here or on the disk.
+        Nothing changes by this, here or on the disk.
         """
         found = now(self.checkpoints.newest())
         if found is None:
@@ -472,49 +497,45 @@ class SimNode:
                 replica.replay(record)
         return replica
 
+    def as_found(self) -> Replica:
+        """Replica as the folder says; the process is down."""
+        replica = through(
+            recover(self.disk, self.checkpoints, partial(self._new_replica, ()))
+        ).replica
+        replica.residency.loader = self.checkpoints.load
+        return replica
+
     def cut_log(self) -> None:
-        """Cut off of the log what nobody needs."""
-        self._checkpointer.cut_log()
+        """Cut records off the log that are not needed, however few."""
+        through(self._checkpointer.cut_log(records_min=1))
         self.end_tick()
 
     def evict(self) -> None:
-        """Whatever a checkpoint has leaves memory."""
+        """Let all leave memory that a checkpoint has."""
         self.region.replica.residency.drop_all()
 
-    def fetch(self) -> None:
-        """Read what the region asked for."""
-        while self._requests:
-            asked = self._requests.popleft()
-            try:
-                bodies = now(self.checkpoints.fetch(asked))
-            except StoreError as error:
-                self.region.note_fetch_failed(asked, str(error), self.clock)
-            else:
-                self.region.note_fetched(asked, bodies, self.clock)
-            self.end_tick()
-
     def change(self, change: Callable[[Replica, Millis], int], *, writes: int) -> None:
-        """A program's change; as with a node's engine, what it needs is read first.
+        """Make a program's change, which is never held back; what it needs is read first.
 
         Raises:
             CommandError: writes are refused.  Or what ``change`` raises.
             StoreError: entries cannot be read from disk; nothing has changed.
         """
-        while True:
-            try:
-                self.region.change(self.clock, change, _NOBODY, writes=writes)
-            except ColdError as error:
-                for image, packed in now(self.checkpoints.fetch(error.images)).items():
-                    self.region.replica.residency.arrive(image, packed)
-            else:
-                return
+        replica = self.region.replica
+
+        def attempt() -> None:
+            self.region.change(self.clock, change, _NOBODY, writes=writes)
+
+        for images in attempts(replica, attempt):
+            for image, packed in now(self.checkpoints.fetch(images)).items():
+                replica.residency.arrive(image, packed)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Whoever looks at the replica without a command reads in place, and leaves nothing.
+        """Look at the replica without a command: it reads in place, and leaves nothing.
 
-        What is cold has its columns meanwhile, and those are remembered for the next look.  Nothing
-        is counted, as nothing stays.
+        Cold data has its columns during the look, and those are remembered for the next one.
+        Nothing is counted, as nothing stays.
         """
         residency = self.region.replica.residency
         with residency.in_place(), self.checkpoints.reading():
@@ -525,7 +546,7 @@ class SimNode:
             node.take_columns(header, packed)
 
     def _warm_unseen(self) -> list[tuple[MacroNode, Header, bytes | None]]:
-        """Have all columns of the replica here, without saying so; returns what had none."""
+        """Bring all columns of the replica into memory, unnoticed; return what had none."""
         known, self._columns = self._columns, {}
         found = []
         replica = self.region.replica
@@ -547,33 +568,33 @@ class SimNode:
     # --- The end ------------------------------------------------------------------------------
 
     def crash(self, *, commits: bool = False) -> None:
-        """End the process: connections, blocked commands and what is not in the log are gone.
+        """End the process: connections, blocked commands and what is not in the log are lost.
 
         Args:
-            commits: a commit was under way, and is in the log though nobody was told.
+            commits: a commit was under way, and is in the log although it was not reported.
         """
         assert self.is_up
-        if commits and self._queue and self.disk.refuses is None:
-            now(self.disk.append(next_commit(self._queue)))
-        self._checkpointer.end()
+        if commits and self.has_queued and self.disk.refuses is None:
+            now(self.disk.append(self._agenda.next_commit()))
+        self._checkpoints.end()
         self._bootstraps.end()
         self.is_up = False
 
     def put_back(self, count: int, *, votes_back: int = 0) -> None:
-        """An earlier copy of the folder is put in its place; the process is down."""
+        """Put an earlier copy of the folder in its place; the process is down."""
         count = self.checkpoints.put_back(count)
         self.disk.put_back(count, votes_back=votes_back)
         self.staging.put_back(self._merged_behind_checkpoint())
 
     def wipe(self) -> None:
-        """The folder is lost, and an empty one is in its place; the process is down."""
+        """Put an empty folder in the place of the lost one; the process is down."""
         self.disk = Disk(self._settings.fsync)
         self.checkpoints = SimCheckpoints(self.disk)
         self.staging = SimStaging(disk=self.disk)
         self.checkpoints.staging = self.staging
 
     def _merged_behind_checkpoint(self) -> bytes | None:
-        """The state whose merging a restart would replay."""
+        """The state whose merge a restart would replay."""
         found = now(self.checkpoints.newest())
         seq = self.disk.first_seq - 1 if found is None else found.row.seq
         cuts = [
@@ -589,7 +610,7 @@ async def _images(checkpoints: SimCheckpoints, generation: int) -> list[Image]:
 
 
 class _Nobody:
-    """Does not wait for what it asked for."""
+    """Receiver that does not wait for what it asked for."""
 
     def receive(self, parcel: Parcel) -> None:
         pass
@@ -613,5 +634,5 @@ def _nobody_sleeps(_link: object) -> None:
     pass
 
 
-def _nobody_reads(_node: SimNode, _letters: Sequence[Letter | News]) -> None:
+def _nobody_reads(_node: SimNode, _letters: Sequence[AnyLetter]) -> None:
     pass

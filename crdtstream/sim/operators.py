@@ -1,9 +1,10 @@
-"""What operators do to the members of a world: the commands of ``crdtstream crdb``.
+"""Operators' changes of the members of a world: the commands of ``crdtstream crdb``.
 
-Each is a wish of one region, whose outcome is told later, or never if that region's process dies.
-Whatever does not apply does nothing, as any other step of a history.
+Each is a wish of one region, whose outcome is reported later, or never if that region's process
+dies.  A command that does not apply does nothing, as any other step of a history.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from hashlib import sha256
 from typing import Final
 
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     INSTANCE_BYTES,
     Add,
     Adopt,
@@ -22,16 +23,19 @@ from crdtstream.core.membership.changes import (
     MembersError,
     Removal,
     Remove,
+    Revoke,
     Update,
 )
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Members
+from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.region.wishes import UndecidedError
-from crdtstream.sim.branches import members_of
+from crdtstream.sim.branches import is_active, members_of
 from crdtstream.sim.node import Joins, SimNode
 from crdtstream.sim.world import World, address_of
 
 TOKEN_MS: Final = 1 << 40
+DAY_SECONDS: Final = 86_400
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +43,8 @@ class Asked:
     """An operator's wish, of one process.
 
     Attributes:
-        made: the members behind it.
-        refused: why it was not made, or why nobody knows.
+        made: the members after it.
+        refused: reason why it was not made, or why that is unknown.
     """
 
     coordinator: RegionId
@@ -67,24 +71,26 @@ class Operators:
     """All operators of a world.
 
     Attributes:
-        asked: what they wait to hear; what was told stays until it is looked at.
-        secrets: of all tokens, with the wish that each was made for.
+        asked: wishes that wait for an outcome; one that was reported stays until it is looked at.
+        secrets: of all tokens, each with the wish that it was made for.
+        removals: number of attempts, per region, to remove it at the end.
         on_joined: called with the node of each region that joins.
     """
 
     def __init__(self, world: World) -> None:
         self.asked: list[Asked] = []
         self.secrets: dict[bytes, Asked] = {}
+        self.removals: Counter[RegionId] = Counter()
         self.on_joined: Callable[[SimNode], None] = _nobody_looks
         self._world = world
         self._joined = 0
 
     def tokens(self) -> Iterator[tuple[bytes, Asked]]:
-        """The hash of each token, and the wish that it was made for."""
+        """Hash of each token, and the wish that it was made for."""
         return ((sha256(secret).digest(), asked) for secret, asked in self.secrets.items())
 
     def waits(self, node: SimNode) -> bool:
-        """Whether somebody waits for an answer of this process."""
+        """True if an operator waits for an answer of this process."""
         return any(
             not one.is_told and (one.coordinator, one.run_id) == (node.number, node.run_id)
             for one in self.asked
@@ -103,7 +109,7 @@ class Operators:
     def adopt(self, node: SimNode, *, absent: RegionId | None = None) -> None:
         """``crdb adopt``, if all but a dead region answer.
 
-        The first call has their folders keep their uids; a later one finds these.
+        The first call makes their folders keep their uids; a later one finds these.
         """
         if not node.is_up or members_of(node).epoch:
             return
@@ -120,7 +126,7 @@ class Operators:
             return
         instances = {number: one.region.membership.instance for number, one in named.items()}
         if absent is not None:
-            # No folder has it.
+            # No folder has this uid.
             instances[absent] = bytes(INSTANCE_BYTES)
         adopted = Adopt(
             tuple(
@@ -170,7 +176,7 @@ class Operators:
                 return
 
     def update(self, node: SimNode, region: RegionId) -> None:
-        """``crdb update-instance``: a region is somewhere else."""
+        """Let a region have another address (``crdb update-instance``)."""
         if not node.is_up:
             return
 
@@ -183,6 +189,14 @@ class Operators:
 
         self._wish(node, make)
 
+    def revoke(self, node: SimNode, serial: int, days: int) -> None:
+        """``certs revoke`` of a certificate that expires in some days, or did so before."""
+        if not node.is_up:
+            return
+        at = node.clock // 1000
+        change = Revoke(serial_bytes(serial), at + days * DAY_SECONDS, at)
+        self._wish(node, lambda _members: change)
+
     def remove(
         self,
         node: SimNode,
@@ -194,8 +208,8 @@ class Operators:
         """``crdb remove-instance --force``.
 
         Args:
-            heir_at: which of those that are left inherits.
-            survivors: with ``--without-majority``, who is left.
+            heir_at: index of the heir among those that are left.
+            survivors: with ``--without-majority``, the regions that are left.
         """
         if not node.is_up:
             return
@@ -209,6 +223,40 @@ class Operators:
             return Remove(region, heirs[heir_at % len(heirs)], how)
 
         self._wish(node, make, left)
+
+    def seal(self, node: SimNode, region: RegionId, *, heir_at: int = 0) -> None:
+        """``crdb remove-instance`` of a region that runs, which asks repeatedly.
+
+        One call asks the region once.  When it is sealed for the next epoch, its removal is wanted:
+        for this epoch or not at all.
+        """
+        other = node.reach(region)
+        membership = node.region.membership
+        members, epoch = membership.part.members, membership.part.votes.epoch
+        if not node.is_up or other is None or node.number == region or not is_active(node):
+            return
+        heirs = [one for one in members.active if one != region]
+        if region not in members.active or not heirs:
+            return
+        heir = heirs[heir_at % len(heirs)]
+        sealing = other.region.membership.sealing
+        with suppress(MembersError):
+            other.region.membership.seal(heir, epoch, other.clock)
+        if sealing.kept is None or sealing.kept.epoch != epoch:
+            return
+
+        def make(members: Members) -> Change:
+            if members.epoch + 1 != epoch:
+                raise MembersError("another change was decided before")
+            return Remove(region, heir, Removal.SEALED)
+
+        self._wish(node, make)
+
+    def unseal(self, node: SimNode) -> None:
+        """Let the region take writes again after a timeout, if that is possible."""
+        if node.is_up:
+            with suppress(MembersError):
+                node.region.membership.sealing.end()
 
 
 def _contact(region: RegionId, *, moves: int = 0) -> Contact:

@@ -1,9 +1,8 @@
-"""Letters between simulated regions: each is a call of its own, so they come late, in any order, or
-never.
+"""Letters between simulated regions: each is a call, so they come late, in any order, or never.
 
 They travel as the bytes of the real protocol, and are taken as a node's service takes them.  A
-letter of a process that was killed may still come.  One of a folder that was put back since does
-not: what an operator does between the two takes longer than any call.
+letter of a process that was killed may still come.  One of a folder that was put back since then
+does not: what an operator does between the two takes longer than any call.
 """
 
 from collections.abc import Sequence
@@ -13,13 +12,12 @@ from typing import Final
 
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.deciding import Letter
-from crdtstream.region.ready import News
+from crdtstream.region.ready import AnyLetter
 from crdtstream.replication.letters import LetterError, encode_letter, take_letter
 from crdtstream.sim.node import SimNode
 from crdtstream.v1 import membership_pb2 as pb
 
-# Of one region to another one; if there are more, the oldest is lost.
+# Letters of one region to another one; if they are more, the oldest is lost.
 UNDER_WAY_MAX: Final = 16
 
 
@@ -36,8 +34,8 @@ class Post:
     def __init__(self) -> None:
         self._letters: list[_Posted] = []
 
-    def take_in(self, node: SimNode, letters: Sequence[Letter | News]) -> None:
-        """A region sends letters."""
+    def take_in(self, node: SimNode, letters: Sequence[AnyLetter]) -> None:
+        """Take in the letters that a region sends."""
         for letter in letters:
             data = encode_letter(node.region, letter).SerializeToString()
             self._letters.append(_Posted(node.number, letter.to, data))
@@ -46,14 +44,14 @@ class Post:
                 self._letters.remove(under_way[0])
 
     def between(self, source: RegionId, target: RegionId) -> list[_Posted]:
-        """The letters of one region to another one, the oldest first."""
+        """Letters of one region to another one, the oldest first."""
         return [one for one in self._letters if (one.source, one.target) == (source, target)]
 
     def deliver(self, source: RegionId, to: SimNode, *, at: int = 0) -> bool:
-        """A letter comes; returns whether there was one.
+        """Deliver a letter; return True if it existed.
 
         Args:
-            at: which of those that are on their way, counted from the oldest.
+            at: index among the letters that are on their way, from the oldest.
         """
         letters = self.between(source, to.number)
         if not letters:
@@ -66,7 +64,7 @@ class Post:
         return True
 
     def lose(self, *, source: RegionId | None = None, target: RegionId | None = None) -> None:
-        """All letters of a region are lost, or all to it."""
+        """Lose all letters of a region, or all to it."""
         self._letters = [
             one for one in self._letters if source != one.source and target != one.target
         ]

@@ -8,12 +8,10 @@ import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from multiprocessing import get_context
 from typing import Final
 
-from crdtstream.sim.making import Maker
-from crdtstream.sim.planted import planted
+from crdtstream.sim.replaying import maker_of
 
 # With fewer seeds for each, starting a process takes longer than it saves.
 SEEDS_PER_PROCESS: Final = 20
@@ -22,45 +20,43 @@ SEEDS_AT_ONCE: Final = 10
 
 
 def processes_for(seeds: int) -> int:
-    """How many processes to share the seeds among: as many as cores, fewer for few seeds."""
+    """Number of processes to share the seeds among: as many as cores, fewer for few seeds."""
     return max(1, min(os.cpu_count() or 1, seeds // SEEDS_PER_PROCESS))
 
 
-def first_failing(first: int, count: int, steps: int, *, jobs: int, bug: str | None) -> int | None:
-    """The lowest of ``count`` seeds whose history violates an invariant; None: there is none.
+def first_failing(first: int, count: int, steps: int, *, jobs: int) -> int | None:
+    """The lowest of ``count`` seeds whose history violates an invariant; None: none does.
 
     Args:
-        steps: of each history.
-        jobs: how many processes.
-        bug: what is planted first, if anything is.
+        steps: number of steps of each history.
+        jobs: number of processes.
     """
     if jobs == 1:
-        return _failing(range(first, first + count), steps, bug)
+        return _failing(range(first, first + count), steps)
     some = [
         range(at, min(at + SEEDS_AT_ONCE, first + count))
         for at in range(first, first + count, SEEDS_AT_ONCE)
     ]
     # Not forked: a library that was imported here may have started threads.
-    # gc.freeze: the collector need not go through all that was imported, time and again.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=gc.freeze)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=begin_process)
     try:
-        found: Iterator[int | None] = pool.map(
-            _failing, some, [steps] * len(some), [bug] * len(some)
-        )
+        found: Iterator[int | None] = pool.map(_failing, some, [steps] * len(some))
         return next((seed for seed in found if seed is not None), None)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _failing(seeds: range, steps: int, bug: str | None) -> int | None:
-    with with_bug(bug):
-        for seed in seeds:
-            _, failure = Maker(seed).run(steps)
-            if failure is not None:
-                return seed
+def begin_process() -> None:
+    """Begin in a process that shares the seeds.
+
+    The collector need not walk over all that was imported, again and again.
+    """
+    gc.freeze()
+
+
+def _failing(seeds: range, steps: int) -> int | None:
+    for seed in seeds:
+        _, failure = maker_of(seed).run(steps)
+        if failure is not None:
+            return seed
     return None
-
-
-def with_bug(name: str | None) -> AbstractContextManager[None]:
-    """The bug of this name is planted; None: no bug is."""
-    return nullcontext() if name is None else planted(name)

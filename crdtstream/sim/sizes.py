@@ -4,8 +4,8 @@
         ...                     # a world, a machine, a comparison
         redraw(4711, 1)         # a process starts again, as another version of the code would
 
-Each size has a random stream of its own, made of the seed and its name: a new one moves no other.
-How tiny they are differs from seed to seed, and in some worlds all are as they are by default.
+Each size has a random stream of its own, made of the seed and its name: a new size changes no
+other.  How tiny they are differs from seed to seed, and in some worlds all have their defaults.
 """
 
 import re
@@ -22,13 +22,13 @@ from crdtstream.core.lanes.limits import NODE_BYTES_MAX_DEFAULT, NODE_ENTRIES_MA
 from crdtstream.core.size import Scope, Seconds, Size
 from crdtstream.region.limits import RegionLimits
 
-# Whose constants are sizes, or stand in a list with why they are none.
+# Packages whose constants are sizes, or are listed with the reason why they are none.
 PACKAGES: Final = (
-    *("core", "commands", "database", "region", "store", "engine", "checkpointer"),
-    *("replication", "resp", "query"),
+    *("core", "commands", "database", "region", "store", "engine", "replication", "resp"),
+    "query",
 )
 _MADE: Final = re.compile(r"^(\w+): Final = (?:Size|Seconds)\(", re.MULTILINE)
-# How many of a seed's sizes stay as they are: in one world of six all of them.
+# Shares of a seed's sizes that stay as they are: in one world of six all of them.
 _STAY: Final = (0.0, 0.0, 0.2, 0.5, 0.8, 1.0)
 
 
@@ -37,14 +37,14 @@ LARGE_FROM: Final = 4_000_000_000
 
 
 class Manner(Enum):
-    """Which sizes are drawn."""
+    """Manner in which sizes are drawn."""
 
     TINY = "tiny"
     LARGE = "large"
 
     @classmethod
     def of(cls, seed: int) -> "Manner":
-        """That of a seed, so that the seed alone repeats a history."""
+        """Manner of a seed, so that the seed alone repeats a history."""
         return cls.LARGE if seed >= LARGE_FROM else cls.TINY
 
 
@@ -56,7 +56,7 @@ def all_sizes() -> Mapping[str, Size | Seconds]:
     for name, module in sorted(sys.modules.items()):
         package, _, rest = name.partition(".")
         if package == "crdtstream" and rest.split(".")[0] in PACKAGES:
-            # By the source, as others that import it have it under the same name.
+            # By the source: modules that import it have it under the same name.
             path = PACKAGE.joinpath(*rest.split(".")).with_suffix(".py")
             made = _MADE.findall(path.read_text()) if path.is_file() else []
             found |= {f"{rest}.{constant}": getattr(module, constant) for constant in made}
@@ -67,7 +67,7 @@ def all_sizes() -> Mapping[str, Size | Seconds]:
 def drawn(
     seed: int | None, manner: Manner | None = None, *, clients: bool = True
 ) -> Iterator[None]:
-    """Have the sizes that this seed draws, and the former ones again at the end.
+    """Apply the sizes that this seed draws, and the former ones again at the end.
 
     Args:
         seed: None draws nothing.
@@ -86,7 +86,7 @@ def drawn(
 
 
 def redraw(seed: int | None, turn: int) -> None:
-    """Draw again those that one region may change by itself; within ``drawn``."""
+    """Draw again the sizes that one region may change by itself; within ``drawn``."""
     if seed is not None:
         _draw(f"{seed} {turn}", Manner.of(seed), {Scope.NODE, Scope.CLIENTS})
 
@@ -111,7 +111,7 @@ def _number(random: Random, size: Size, manner: Manner) -> int:
         return random.randint(size.default, size.most)
     if random.random() < 0.7:
         return min(size.default, size.least + random.randrange(4))
-    # As many of one length as of another.
+    # Each length is as likely as any other.
     bits = random.randint(size.least.bit_length(), size.default.bit_length())
     return min(size.default, max(size.least, random.getrandbits(bits)))
 
@@ -125,7 +125,7 @@ def drawn_node_limits(seed: int | None, turn: int) -> tuple[int, int]:
 
 
 def drawn_region_limits(seed: int | None, limits: RegionLimits) -> RegionLimits:
-    """These, but for some of its bounds on records, batches and bytes."""
+    """These limits, except for some bounds on records, batches and bytes."""
     if seed is None or Manner.of(seed) is Manner.LARGE:
         return limits
     random = Random(f"limits {seed}")

@@ -1,7 +1,9 @@
-"""The operators' last acts: who is gone for good is removed, and who was to join comes.
+"""The operators' last acts: regions that are gone for good are removed, and awaited ones join.
 
-After it the part that is kept (``branches.py``) is a database that is well.
+After them the part that is kept (``branches.py``) is a database that is well.
 """
+
+from typing import Final
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.members import Members, Status
@@ -17,14 +19,17 @@ from crdtstream.sim.node import SimNode
 from crdtstream.sim.operators import Operators
 from crdtstream.sim.world import World
 
+# Number of times that a removal is tried by a majority, if one is left.
+REMOVALS_MAX: Final = 10
+
 
 def tidy(world: World, operators: Operators) -> None:
-    """Let an operator do the next thing that is to be done, if nobody waits for an earlier one."""
+    """Let an operator do the next thing, if no operator waits for an earlier one."""
     kept = kept_of(world.up())
     voting = [node for node in kept if is_active(node) and node.region.membership.part.may_vote]
     if not voting or any(operators.waits(node) for node in kept):
         return
-    # If one cannot, another one may.
+    # If one region cannot, another one may.
     node = voting[world.steady_ms // 400 % len(voting)]
     members = members_of(node)
     gone = _gone(world, kept, newest_of(kept))
@@ -37,24 +42,38 @@ def tidy(world: World, operators: Operators) -> None:
         member = members.find(region)
         if member is None or member.status is Status.REMOVED:
             continue
-        left = sorted(one.number for one in kept if one.number in members.active)
+        left = sorted(one.number for one in voting if one.number in members.active)
         needs = len(members.active) // 2 + 1
-        if len(left) >= needs:
+        # A region that recovers may lack the epoch before, and wait for this removal to get it:
+        # after some time an operator does what the refusal says.
+        well = [one for one in left if not world.nodes[one].region.opening.is_recovering]
+        operators.removals[region] += 1
+        if len(well) < needs <= len(left) and operators.removals[region] > REMOVALS_MAX:
+            if node.number in well:
+                operators.remove(node, region, survivors=well)
+        elif len(left) >= needs:
             operators.remove(node, region)
         else:
             operators.remove(node, region, survivors=left)
         return
+    # A sealed region that recovers may wait for one that was to join, and votes only then.
     operators.join(node)
+    # A region that was sealed for a removal stays so until that, or another change, is decided.
+    sealed = [
+        one.number for one in kept if one.region.membership.sealing.is_final and one is not node
+    ]
+    if sealed:
+        operators.seal(node, sealed[0])
 
 
 def _gone(world: World, kept: list[SimNode], members: Members) -> list[RegionId]:
-    """The members that will not come back: dead, or of another part."""
+    """Members that will not return: dead, or of another part."""
     here = {node.number for node in kept}
     return [one for one in members.remaining if one not in here and one in world.nodes]
 
 
 def is_tidy(world: World, operators: Operators) -> bool:
-    """Whether there is nothing left to do, and all agree on who is a member."""
+    """True if nothing is left to do, and all agree on the members."""
     kept = kept_of(world.up())
     newest = newest_of(kept)
     return (
@@ -71,31 +90,22 @@ def is_tidy(world: World, operators: Operators) -> bool:
 
 
 def _agrees(node: SimNode, newest: Members) -> bool:
-    """Whether a region knows the newest members, by their effects, with all cuts."""
+    """True if a region knows the newest members, by their effects, with all cuts."""
     known, applied = members_of(node), node.region.replica.members
     return (
         known.hash == applied.hash == newest.hash
         and not node.region.membership.members.cuts.leaving
-        and node.region.membership.part.votes.epoch == newest.epoch + 1
+        and node.region.membership.part.votes.pending_from == newest.epoch + 1
     )
 
 
 def _is_apart(node: SimNode, kept: list[SimNode]) -> bool:
-    """Whether it went on without those that are kept, and links between them are refused."""
+    """True if it went on without those that are kept, and links between them are refused."""
     return any(are_split(node, other) for other in kept)
 
 
-def are_beyond_help(world: World) -> bool:
-    """Whether a removal is decided, and nobody who is left may issue its effect."""
-    kept = kept_of(world.up())
-    newest = newest_of(kept)
-    is_waiting = bool(kept) and all(node.region.opening.is_recovering for node in kept)
-    is_decided = any(node.region.replica.members.epoch < newest.epoch for node in kept)
-    return is_waiting and is_decided and bool(_gone(world, kept, newest))
-
-
 def shown(node: SimNode) -> str:
-    """How a region stands, for who reads why the end never came."""
+    """State of a region, for a reader who looks for the reason why the end never came."""
     membership = node.region.membership
     votes = membership.part.votes
     return (

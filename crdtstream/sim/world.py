@@ -11,7 +11,7 @@ from crdtstream.sim.post import Post
 
 
 def address_of(region: RegionId, *, moves: int = 0) -> str:
-    """Where a region is, having moved so often."""
+    """Address of a region that has moved ``moves`` times."""
     return f"region-{region}:{moves + 1}"
 
 
@@ -21,7 +21,7 @@ class World:
     Attributes:
         nodes: by region.
         lines: by puller and server.
-        steady_ms: the clock that only goes forward, the same for all.
+        steady_ms: the monotonic clock, the same for all.
         cuts: (from, to): no message gets from the one to the other.
         post: letters on their way.
         dead: nodes that are gone for good, with their folders.
@@ -62,7 +62,7 @@ class World:
     def join(
         self, number: RegionId, peers: Mapping[RegionId, str], joins: Joins, *, clock: Millis
     ) -> SimNode:
-        """One more region begins, with an empty folder.
+        """Let one more region begin, with an empty folder.
 
         Args:
             peers: the others that its file names.
@@ -94,7 +94,7 @@ class World:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Whoever looks at the replicas without a command reads in place."""
+        """Look at the replicas without a command: they read in place."""
         with ExitStack() as stack:
             for node in self.up():
                 stack.enter_context(node.looking())
@@ -103,11 +103,11 @@ class World:
     # --- The network --------------------------------------------------------------------------
 
     def carries(self, source: RegionId, target: RegionId) -> bool:
-        """Whether a message gets from the one to the other."""
+        """True if a message gets from one region to the other."""
         return (source, target) not in self.cuts
 
     def deliver_letters(self, line: Line) -> bool:
-        """The oldest letter of each direction comes; returns whether there was any."""
+        """Deliver the oldest letter of each direction; return True if any existed."""
         did = False
         for source, target in (line.pair, line.pair[::-1]):
             if self.carries(source, target):
@@ -115,7 +115,7 @@ class World:
         return did
 
     def step(self, line: Line, *, reaches: bool | None = None) -> bool:
-        """Let both ends of a line do one thing each; returns whether they did any."""
+        """Let both ends of a line do one thing each; return True if they did any."""
         puller, server = line.pair
         if reaches is None:
             reaches = self.carries(puller, server) and self.carries(server, puller)
@@ -123,7 +123,7 @@ class World:
         return line.step_server(self.at) or did
 
     def deliver(self, line: Line) -> bool:
-        """Deliver the oldest message of each direction; returns whether there was any."""
+        """Deliver the oldest message of each direction; return True if any existed."""
         puller, server = line.pair
         did = False
         if line.requests and self.carries(puller, server):
@@ -148,14 +148,14 @@ class World:
                 line.process_died(node)
 
     def lose_folder(self, region: RegionId) -> None:
-        """An earlier folder, an empty one or none is in the place of that of a region.
+        """Note that an earlier folder of a region, an empty one or none replaces its own.
 
-        What its process had sent before comes no more.
+        Letters of its process that are on their way are lost.
         """
         self.post.lose(source=region)
 
     def pass_time(self, ms: int) -> None:
-        """All clocks go on."""
+        """Let all clocks go on."""
         self.steady_ms += ms
         for node in self.nodes.values():
             node.clock = Millis(node.clock + ms)

@@ -1,4 +1,4 @@
-"""Asking one node after the other: which failures pass, which end a call, and for how long."""
+"""Asking one node after the other: which failures are retried, how long, and which are final."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,9 @@ from crdtstream.spark.connecting import (
     NodesError,
     OtherDatabaseError,
     StaleAppendError,
+    UnansweredError,
 )
+from crdtstream.spark.other_ports import port_at
 
 PAUSE_SECONDS_MIN: Final = 0.02
 PAUSE_SECONDS_MAX: Final = 1.0
@@ -30,7 +32,12 @@ _PASSING: Final = frozenset(
 _FAULTS: Final = frozenset(
     {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
 )
-# How a node refuses a call that names a database while it does not know its own.
+# In gRPC's words: what a plain connection to a port with TLS comes to, and TLS that failed.
+_CLOSED: Final = "Socket closed"
+_HANDSHAKE: Final = "andshake"
+# In OpenSSL's words: TLS to a port that has none.
+_NO_TLS: Final = "WRONG_VERSION_NUMBER"
+# A node's refusal of a call that names a database while it does not know its own.
 _UNNAMED: Final = "this node holds none yet"
 
 
@@ -38,12 +45,19 @@ class Attempts:
     """Addresses to try, one after the other, with pauses, until the time for it is up."""
 
     def __init__(
-        self, method: str, in_turn: Callable[[], Iterable[str]], failover_seconds: float
+        self,
+        method: str,
+        in_turn: Callable[[], Iterable[str]],
+        failover_seconds: float,
+        *,
+        tls: bool = False,
     ) -> None:
         """
         Args:
             in_turn: the addresses in the order in which to ask, asked for in each round.
+            tls: connections speak TLS.
         """
+        self._tls = tls
         self._method = method
         self._in_turn = in_turn
         self._seconds_max = failover_seconds
@@ -57,7 +71,7 @@ class Attempts:
             yield from self._in_turn()
             remaining = self._deadline - time.monotonic()
             if remaining <= 0:
-                raise NodesError(self._given_up())
+                raise UnansweredError(self._given_up())
             time.sleep(min(self._pause_seconds, remaining))
             self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
 
@@ -97,8 +111,13 @@ class Attempts:
             case _ if code in _FAULTS and address not in self._faulty:
                 self._faulty.add(address)
                 self._problems[address] = f"{told} ({code.name})"
-            case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-                raise NodesError(f"{told}: give the options user and password") from error
+            case grpc.StatusCode.UNAUTHENTICATED:
+                raise NodesError(
+                    f"{told}: give the options user and passwordFile (or password)"
+                ) from error
+            case grpc.StatusCode.PERMISSION_DENIED:
+                # It says itself which right is missing, or whose certificate was shown.
+                raise NodesError(f"{self._method} at {told}") from error
             case grpc.StatusCode.UNIMPLEMENTED:
                 raise NodesError(
                     f"the node at {address} does not know {self._method}: it runs an earlier"
@@ -110,7 +129,21 @@ class Attempts:
 
     def _given_up(self) -> str:
         tried = "; ".join(self._problems.values())
-        return (
-            f"no node did {self._method} within {self._seconds_max:g} s: {tried}."
-            " Start the nodes, name others in the option 'nodes', or raise failoverSeconds"
-        )
+        advice = "Start the nodes, name others in the option 'nodes', or raise failoverSeconds"
+        others = [f"{one} is {what}" for one in self._problems if (what := port_at(one))]
+        if others:
+            advice = f"{'; '.join(others)}: name gRPC ports (738r) in the option 'nodes'"
+        elif self._tls and _NO_TLS in tried:
+            advice = "A port there speaks no TLS: leave out tls and the files of a certificate"
+        elif not self._tls and _CLOSED in tried:
+            advice = (
+                "A node that speaks TLS only ends plain connections: name the files of a"
+                " certificate (tlsCertFile, tlsKeyFile, tlsCaCertFile; for commands"
+                " --tls-cert-file and so on)"
+            )
+        elif self._tls and _HANDSHAKE in tried:
+            advice = (
+                "The node must have a certificate of an authority in tlsCaCertFile, with the host"
+                " of its address in it; or it does not take tlsCertFile, as its log may say"
+            )
+        return f"no node did {self._method} within {self._seconds_max:g} s: {tried}. {advice}"

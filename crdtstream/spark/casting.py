@@ -1,8 +1,9 @@
-"""Whole columns of bytes to typed columns; single values are looked at only where a column fails.
+"""Converts whole columns of bytes to typed columns; single values only where a column fails.
 
-A column converts at once, in C++, or it does not: then what looks wrong is masked by a pattern, and
-where that is not enough (a number that looks well and is too large) the column is halved until the
-bad values stand alone.  What cannot be converted is null in the result, and not null in the input.
+A column is converted at once, in C++.  If that fails, values that look wrong are masked by a
+pattern.  Where that is not enough (a number that looks right and is too large), the column is
+halved until the bad values stand alone.  A value that cannot be converted is null in the result,
+and not null in the input.
 """
 
 from collections.abc import Callable
@@ -32,12 +33,12 @@ class UnsupportedTypeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Caster:
-    """How the values of one field become a typed column.
+    """Converter of the values of one field to a typed column.
 
     Attributes:
         arrow: the type that Spark wants.
         convert: text to that type, the whole column or an error.
-        pattern: what a value looks like that may be converted.
+        pattern: a value that may be convertible matches it.
     """
 
     arrow: pa.DataType
@@ -65,7 +66,7 @@ class Caster:
 
 
 def caster_of(kind: types.DataType, arrow: pa.DataType) -> Caster | None:
-    """How to read fields as ``kind``, which is ``arrow`` in Arrow; None: they stay bytes or text.
+    """Caster of fields to ``kind``, which is ``arrow`` in Arrow; None: they stay bytes or text.
 
     Raises:
         UnsupportedTypeError: fields cannot be read as this.
@@ -146,7 +147,7 @@ def _timestamps(text: pa.StringArray, arrow: pa.DataType) -> pa.Array:
 
 
 def _holds(text: pa.StringArray, chars: bytes) -> bool:
-    """Whether any of these characters stands anywhere in a column."""
+    """True if any of these characters stands anywhere in a column."""
     _, offsets, data = text.buffers()
     if data is None:
         return False

@@ -1,4 +1,4 @@
-"""How a region node is reached, and what goes wrong: channels, who is asking, errors."""
+"""Connecting to a region node: channels, credentials, errors."""
 
 import base64
 from pathlib import Path
@@ -18,7 +18,7 @@ _CHANNEL_OPTIONS: Final = (
     # Pieces are far smaller; a list of streams' descriptions or a plan may be larger.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # How long one attempt to connect takes, and how soon the next one follows.
+    # Time for one attempt to connect, and until the next one follows.
     ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -32,6 +32,10 @@ _CHANNEL_OPTIONS: Final = (
 
 class NodesError(Exception):
     """The nodes did not do what they were asked.  The text says what to do next."""
+
+
+class UnansweredError(NodesError):
+    """No node did what was asked within ``failoverSeconds``."""
 
 
 class StaleAppendError(NodesError):
@@ -51,7 +55,7 @@ class UnnamedDatabaseError(NodesError):
 
 
 def credentials_of(security: Security) -> tuple[tuple[str, str], ...]:
-    """Metadata of a call that says who is asking; none without a password."""
+    """Metadata of a call with the credentials; none without a password."""
     if not security.password:
         return ()
     pair = f"{security.user or 'default'}:{security.password}".encode()
@@ -66,7 +70,7 @@ def channel_to(address: str, security: Security) -> grpc.Channel:
     if not security.tls:
         return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
     credentials = grpc.ssl_channel_credentials(
-        root_certificates=_file(security.tls_ca_file, "tlsCaFile"),
+        root_certificates=_file(security.tls_ca_cert_file, "tlsCaCertFile"),
         private_key=_file(security.tls_key_file, "tlsKeyFile"),
         certificate_chain=_file(security.tls_cert_file, "tlsCertFile"),
     )

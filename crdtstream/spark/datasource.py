@@ -1,4 +1,4 @@
-"""The data source ``crdtstream``, as Spark finds it: it parses the options and hands them on."""
+"""The data source ``crdtstream``, as Spark finds it: it parses the options and passes them on."""
 
 from typing import TYPE_CHECKING
 

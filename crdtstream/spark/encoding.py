@@ -4,10 +4,10 @@
     | Oslo  | -3.5 |  ->   *2⏎ $4⏎ city⏎ $5⏎ Turin⏎        (⏎ is CR LF; blanks only here)
     | Turin | null |
 
-No Python object is made per row: a column at a time becomes text, then bulk strings, and all
-columns are joined at last.  A map column is joined the other way: its pairs stand one after the
-other already, so a row is a slice of them.  What comes out is, byte for byte, what XADD would make
-of the same fields (``core.fields.encode_fields``).
+No Python object is made per row: a column at a time becomes text, then bulk strings, and at the end
+all columns are joined.  A map column is joined the other way: its pairs already stand one after the
+other, so a row is a slice of them.  The result is, byte for byte, what XADD would make of the same
+fields (``core.fields.encode_fields``).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 # A record batch is encoded in pieces of about this size: Arrow's offsets end at 2 GiB.
 _PIECE_BYTES: Final = 128 * 1024 * 1024
-# What a field costs besides its name and value: two lengths, four line ends; a number as text.
+# Bytes of a field besides its name and value: two lengths, four line ends; a number as text.
 _FIELD_BYTES: Final = 48
 
 _CRLF: Final = pa.scalar(b"\r\n")
@@ -150,7 +150,7 @@ def as_text(array: pa.Array) -> pa.BinaryArray:
 
 
 def is_bytes_like(kind: pa.DataType) -> bool:
-    """Whether values are bytes already, text or not."""
+    """True if values are bytes already, text or not."""
     return bool(
         pa.types.is_string(kind)
         or pa.types.is_binary(kind)

@@ -1,11 +1,10 @@
-"""Entries as Spark sees them: the wire's columns to the columns of a DataFrame, a batch at a time.
+"""Converts the wire's columns of entries to the columns of a DataFrame, a record batch at a time.
 
     wire     ms seq n fields producer idempotent_id         of one lane, ascending by dot
     Spark    stream id timestamp ms seq origin dot fields producer idempotent_id
 
-With a schema of the user's, columns that have the name and type of one of these are these, and
-every other column holds the field of its name, converted to its type.  All work is on whole
-columns.
+With a schema of the user's, a column that has the name and type of one of these is that one.  Every
+other column holds the field of its name, converted to its type.  All work is on whole columns.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -56,7 +55,7 @@ class MalformedValueError(ValueError):
 
 
 def default_schema(value_format: ValueFormat) -> types.StructType:
-    """The columns of who gives no schema."""
+    """The columns of a read without a schema."""
     schema = types.StructType()
     for name, (kind, *others) in _OF_ENTRY.items():
         schema.add(name, others[0] if others and value_format is ValueFormat.BINARY else kind)
@@ -64,13 +63,13 @@ def default_schema(value_format: ValueFormat) -> types.StructType:
 
 
 def is_of_entry(column: types.StructField) -> bool:
-    """Whether a column is one of the entry itself, not a field of that name."""
+    """True if a column is one of the entry itself, not a field of that name."""
     return any(_same_type(column.dataType, kind) for kind in _OF_ENTRY.get(column.name, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Where entries come from: what is the same for all rows of a batch."""
+    """Lane of the entries of a record batch: the values that all its rows share."""
 
     key: bytes
     origin: int
@@ -104,7 +103,7 @@ class Columns:
 
         Raises:
             MalformedValueError: in FAILFAST, or if a column that cannot be null would be.
-            ValueError: what came as fields is not well-formed.
+            ValueError: fields are not well-formed.
         """
         return _BatchOf(self, wire, lane).build(self._schema, self._casters, self._mode)
 
@@ -288,7 +287,7 @@ def _text_or_nulls(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def _same_type(one: types.DataType, other: types.DataType) -> bool:
-    """Whether they are one type; whether a map's values may be null is no difference."""
+    """True if they are one type; a map whose values may be null equals one whose may not."""
     if isinstance(one, types.MapType) and isinstance(other, types.MapType):
         return one.keyType == other.keyType and one.valueType == other.valueType
     return one == other

@@ -5,15 +5,15 @@ An entry's fields arrive as the bytes that XADD stored, a RESP array of bulk str
     *2\\r\\n $4\\r\\n text\\r\\n $5\\r\\n hello\\r\\n        (blanks only here, for reading)
 
 A column of them is read across, not down: step k reads the k-th ``$length`` of all rows with a
-handful of numpy operations, so what Python does depends on the number of fields, not of rows.  The
-steps yield where each name and value starts and how long it is.  One Arrow array is then laid over
-the same bytes, in which pieces and what lies between alternate:
+handful of numpy operations, so the work of Python depends on the number of fields, not of rows.
+The steps find where each name and value starts and how long it is.  One Arrow array is then laid
+over the same bytes; in it pieces alternate with the bytes between them:
 
     bytes    *2..$4..text..$5..hello..*2..$4..text..$3..bye..
     offsets          |   |    |    |          |   |    |  |
     pieces           0   1    2    3          4   5    6  7     names: 0, 4, …   values: 2, 6, …
 
-and taking every fourth piece copies names and values into arrays of their own.
+Taking every fourth piece copies names and values into arrays of their own.
 """
 
 from dataclasses import dataclass
@@ -120,12 +120,12 @@ def decode_fields(column: pa.BinaryArray) -> Fields:
 
 
 def without_repeats(names: pa.Array, fields: Fields) -> Ints | None:
-    """Which pairs stay when a name may stand in a row once, the last of its pairs; None: all.
+    """Pairs that are kept if each row has a name once, with its last value; None: all pairs.
 
     Args:
-        names: of the pairs, in whatever form they are compared: two that are different bytes may
-            be one text.
-        fields: whose pairs they are.
+        names: of the pairs, in the form in which they are compared: two that are different bytes
+            may be one text.
+        fields: have these pairs.
     """
     if fields.shared is not None:
         first_row = names[: len(fields.shared)].to_pylist()
@@ -168,10 +168,10 @@ def _segments(data: Bytes, offsets: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _numbers(data: Bytes, at: Ints, marker: int) -> tuple[Ints, Ints, Flags]:
-    """What ``marker digits CR LF`` at ``at`` say; where they end; whether they are that.
+    """Read ``marker digits CR LF`` at ``at``: the numbers, their ends, and if they are well-formed.
 
-    Looking beyond the end finds the last byte again, which never looks like a good ending: what
-    lies beyond a row's end is refused by who knows that end.
+    Reading beyond the end of the data finds the last byte again, which never looks like a good
+    ending.  The caller, which knows the ends of rows, refuses what lies beyond a row's end.
     """
     good = data.take(at, mode="clip") == marker
     at = at + 1
@@ -239,7 +239,7 @@ def _comes_again(codes: Ints, row_of_pair: Ints, pairs_max: int) -> Flags:
             same = codes[:-distance] == codes[distance:]
             again[:-distance] |= same & (row_of_pair[:-distance] == row_of_pair[distance:])
         return again
-    # Many fields: sorted by row and name, with the order among equals kept, neighbours tell.
+    # Many fields: they are sorted by row and name, equal ones in their order; neighbours decide.
     order = np.lexsort((codes, row_of_pair))
     same = (np.diff(codes[order]) == 0) & (np.diff(row_of_pair[order]) == 0)
     again[order[:-1]] = same

@@ -1,7 +1,7 @@
-"""Spark runs on Java: where a version that will do is, and what to install if there is none.
+"""Finds a Java that Spark can run on, and says what to install if there is none.
 
-Looked for as Spark itself does, in JAVA_HOME and then on the PATH; but one that is too old does
-not end the search.
+It is searched as Spark itself does, in JAVA_HOME and then on the PATH; but a version that is too
+old does not end the search.
 """
 
 import os
@@ -69,8 +69,11 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _ask(program: Path) -> _Java:
-    """What a Java says of itself.  Its own word on its home is better than its path, which may be
-    a link, or a script that chooses among versions."""
+    """Ask a Java for its home and version.
+
+    The home that it states is better than its path, which may be a link, or a script that chooses
+    among versions.
+    """
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -85,7 +88,7 @@ def _ask(program: Path) -> _Java:
     text = answer.stderr + answer.stdout
     home, version = _HOME.search(text), _VERSION.search(text)
     if home is None or version is None:
-        raise JavaMissingError(f"{program} does not tell its version")
+        raise JavaMissingError(f"{program} does not report its version")
     return _Java(Path(home.group(1)), int(version.group(1)))
 
 

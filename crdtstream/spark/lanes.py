@@ -1,7 +1,7 @@
 """A task's rows on their way to the nodes: numbered requests, in each stream one after the other.
 
-Only then is what a failed task has appended, in each stream, a beginning of its rows.  Different
-streams do not wait for each other, and rows are encoded while those before are under way.
+Only then has a failed task appended, in each stream, exactly the first of its rows.  Different
+streams do not wait for each other, and rows are encoded while the rows before them are sent.
 """
 
 from collections import defaultdict
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -71,12 +70,7 @@ class Lanes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._given_up = True
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():

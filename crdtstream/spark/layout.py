@@ -1,4 +1,4 @@
-"""Which of a DataFrame's columns say where a row goes, and which become its fields."""
+"""Layout of a DataFrame: the columns that name a row's stream, and those that become its fields."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from crdtstream.spark.encoding import encode_columns, encode_maps
 
 STREAM: Final = "stream"
 FIELDS: Final = "fields"
-# What a DataFrame read from streams has besides: it can be written as it is, and gets new ones.
+# Other columns of a DataFrame read from streams: it can be written as it is, and gets new ones.
 GIVEN_BY_THE_NODE: Final = frozenset(
     {"id", "timestamp", "ms", "seq", "origin", "dot", "producer", "idempotent_id"}
 )
@@ -50,7 +50,7 @@ class SinkError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where in a row its stream and its fields stand.
+    """Columns of a row that hold its stream and its fields.
 
     Attributes:
         stream: of all rows; None: each names its own in the column ``stream``.

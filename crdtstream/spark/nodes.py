@@ -2,23 +2,21 @@
 
     attempt at a → unavailable, silent or behind → attempt at b → … → pause → attempt at a → …
 
-Every region holds the same entries under the same dots, so a call that failed at one node is asked
-of the next, until the time for failing over is up.  A scan goes on behind the last dot that it gave
-out, hence each entry comes once.  Asking again is safe also for what writes: an append is numbered
-and a trim removes what it says or nothing.
+Every region holds the same entries under the same dots, so a call that failed at one node is sent
+to the next, until the time for failing over has expired.  A scan goes on behind the last dot that
+it returned, so each entry is returned once.  Writes may be sent again, too: an append is numbered,
+and a trim removes what it names or nothing.
 
-What no other node would judge differently (a wrong password, a request that is not well-formed)
-ends a call at once.
+An error that every node would return (a wrong password, a request that is not well-formed) ends a
+call at once.
 
-Dots mean something in their own database only.  The first node that answers says which one that is,
-unless it was known before; every call names it from then on, and a node of another database ends
-what was asked of it, instead of going on with what only looks alike.
+Dots have a meaning only in their own database.  The first node that answers says which one that is,
+unless it was known before.  Every call names it from then on, and a node of another database
+refuses the call, instead of going on with entries that only look alike.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -31,12 +29,14 @@ from crdtstream.spark.connecting import (
     NodesError,
     OtherDatabaseError,
     StaleAppendError,
+    UnansweredError,
     UnnamedDatabaseError,
     channel_to,
     credentials_of,
 )
 from crdtstream.spark.options import NodesOptions, Security
 from crdtstream.spark.pieces import Pieces
+from crdtstream.spark.vectors import Vector
 from crdtstream.v1 import query_pb2, query_pb2_grpc
 
 __all__ = [
@@ -46,7 +46,7 @@ __all__ = [
     "OtherDatabaseError",
     "Scanning",
     "StaleAppendError",
-    "patterns_literal",
+    "UnansweredError",
 ]
 
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ class Nodes:
         self._stubs: dict[str, Any] = {}
         self._credentials = credentials_of(security)
         self._database_uid = database_uid
-        # Who answered last is asked first: a node that is down costs its time once.
+        # The node that answered last is asked first: a node that is down costs its time once.
         self._preferred = 0
 
     @classmethod
@@ -96,12 +96,7 @@ class Nodes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -112,35 +107,44 @@ class Nodes:
         self._stubs.clear()
 
     def only(self, address: str) -> "Nodes":
-        """One node alone, for who must talk to that very region; to be closed on its own."""
+        """One node alone, for calls that need that very region; to be closed on its own."""
         return Nodes((address,), self._security, self.failover_seconds, self._database_uid)
 
-    def position(self, address: str | None = None) -> query_pb2.Position:
-        """Who a node is and what it has durably; of ``address``, or of any that answers.
+    def position(
+        self, address: str | None = None, *, read: Vector | None = None
+    ) -> query_pb2.Position:
+        """Ask a node for its region and its durable vector; ``address``, or any that answers.
+
+        Args:
+            read: a vector; the answer says which part of it exists nowhere, and of which part the
+                node has not heard yet.
 
         Raises:
             NodesError: none answers, or it is of another database.
         """
-        if address is None:
-            return self._retried("GetPosition", self._position_at, introduced=True)
-        with self.only(address) as node:
-            return node.position()
+        if address is not None:
+            with self.only(address) as node:
+                return node.position(read=read)
+        request = _about(read)
+        return self._retried(
+            "GetPosition", lambda address: self._position_at(address, request), introduced=True
+        )
 
     @property
     def database_uid(self) -> str:
         """The identity of the database, 32 hexadecimal digits; asked for unless it is known.
 
         Raises:
-            NodesError: nobody says so in time.
+            NodesError: no node says it in time.
         """
         if not self._database_uid:
             self.position()
         return self._database_uid
 
-    def _position_at(self, address: str) -> query_pb2.Position:
-        """Who the node is; its database is known then."""
+    def _position_at(self, address: str, request: query_pb2.PositionRequest) -> query_pb2.Position:
+        """Ask a node for its position, and learn or check its database."""
         position: query_pb2.Position = self.stub(address).GetPosition(
-            query_pb2.PositionRequest(), timeout=POSITION_SECONDS_MAX, metadata=self.metadata
+            request, timeout=POSITION_SECONDS_MAX, metadata=self.metadata
         )
         uid = position.database_uid.hex()
         if not uid:
@@ -154,17 +158,19 @@ class Nodes:
         self._database_uid = uid
         return position
 
-    def positions(self) -> dict[str, query_pb2.Position]:
-        """The positions of all nodes that answer, asked at once; nobody is waited for long.
+    def positions(self, read: Vector | None = None) -> dict[str, query_pb2.Position]:
+        """The positions of all nodes that answer, all asked at once; no node is waited for long.
 
-        Who does not know its database yet counts as one that does not answer.
+        ``read`` as of :meth:`position`.
+
+        A node that does not know its database yet counts as one that does not answer.
 
         Raises:
-            NodesError: they are regions of different databases, or refuse who is asking.
+            NodesError: they are regions of different databases, or refuse the credentials.
         """
         calls = {
             address: self.stub(address).GetPosition.future(
-                query_pb2.PositionRequest(),
+                _about(read),
                 timeout=min(POSITION_SECONDS_MAX, max(1.0, self.failover_seconds)),
                 metadata=self.metadata,
             )
@@ -242,7 +248,7 @@ class Nodes:
 
         Raises:
             StaleAppendError: later batches were committed since.
-            NodesError: nobody takes it in time; whether it was appended is unknown, ask again.
+            NodesError: no node takes it in time; the outcome is unknown, append it again.
         """
         reply: query_pb2.AppendReply = self._call("Append", request)
         return reply
@@ -252,7 +258,7 @@ class Nodes:
         return reply
 
     def plan_trim(self, request: query_pb2.TrimReadRequest) -> query_pb2.TrimPlan:
-        """Which entries :meth:`trim_read` would remove now."""
+        """Ask which entries :meth:`trim_read` would remove now."""
         plan: query_pb2.TrimPlan = self._call("PlanTrim", request)
         return plan
 
@@ -263,14 +269,14 @@ class Nodes:
         return self._stubs[address]
 
     def channel(self, address: str) -> grpc.Channel:
-        """The connection to an address, for who asks other services of that node."""
+        """The connection to an address, for calls of other services of that node."""
         if address not in self._channels:
             self._channels[address] = channel_to(address, self._security)
         return self._channels[address]
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with every call: who asks, and the database that is meant, once it is known."""
+        """Metadata of every call: the credentials, and the database, once it is known."""
         named = ((DATABASE_KEY, self._database_uid),) if self._database_uid else ()
         return self._credentials + named
 
@@ -281,7 +287,7 @@ class Nodes:
 
     def attempts(self, method: str) -> Attempts:
         """Addresses to ask for something, until the time for failing over is up."""
-        return Attempts(method, self.in_turn, self.failover_seconds)
+        return Attempts(method, self.in_turn, self.failover_seconds, tls=self._security.tls)
 
     def prefer(self, address: str) -> None:
         self._preferred = self.addresses.index(address)
@@ -294,7 +300,7 @@ class Nodes:
             UnnamedDatabaseError: it does not know yet.
         """
         if not self._database_uid:
-            self._position_at(address)
+            self._position_at(address, _about(None))
 
     def _call(self, method: str, request: object) -> Any:
         return self._retried(
@@ -305,7 +311,11 @@ class Nodes:
         )
 
     def _retried(self, method: str, call: Callable[[str], _T], *, introduced: bool = False) -> _T:
-        """What the first node answers that does; ``introduced``: the call asks who it is itself."""
+        """Answer of the first node that answers.
+
+        Args:
+            introduced: the call itself asks the node for its database.
+        """
         attempts = self.attempts(method)
         for address in attempts:
             try:
@@ -320,6 +330,10 @@ class Nodes:
                 self.prefer(address)
                 return reply
         raise AssertionError("attempts end by an error")
+
+
+def _about(read: Vector | None) -> query_pb2.PositionRequest:
+    return query_pb2.PositionRequest(token=read.token if read else "")
 
 
 class Scanning:
@@ -379,8 +393,3 @@ class Scanning:
                     self._position_n = batch.column("n")[-1].as_py()
                     yield batch
             self._lost_n = max(self._lost_n, pieces.lost_n)
-
-
-def patterns_literal(keys: Iterable[bytes]) -> list[bytes]:
-    """Patterns that match these keys and no others."""
-    return [re.sub(rb"([*?\[\\])", rb"\\\1", key) for key in keys]

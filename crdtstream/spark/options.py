@@ -1,8 +1,8 @@
-"""What ``.option(...)`` can say to the source and the sink, each option once, with its bounds.
+"""Options of the source and the sink (``.option(...)``), each with its bounds.
 
-Spark hands options over as text, the names in whatever case.  All that is wrong with them is told
-at once, before anything is asked of a node; a name that nobody knows is refused with the nearest
-one that exists, as a misspelt ``endingtime`` would else silently read everything.
+Spark passes options as text, with names in any case.  All errors in them are reported at once,
+before any node is asked.  An unknown name is refused with the nearest one that exists, as a
+misspelt ``endingtime`` would else silently read everything.
 """
 
 import difflib
@@ -12,8 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from crdtstream.secret_files import SecretError, read_secret
+from crdtstream.spark.other_names import advice_on
 from crdtstream.spark.vectors import U64_MAX, Vector, VectorError, parse_database, parse_vector
 
 _T = TypeVar("_T")
@@ -28,10 +31,11 @@ COMMON_OPTIONS: Final = (
     "nodes",
     "user",
     "password",
+    "passwordFile",
     "tls",
-    "tlsCaFile",
     "tlsCertFile",
     "tlsKeyFile",
+    "tlsCaCertFile",
     "failoverSeconds",
 )
 SOURCE_OPTIONS: Final = (
@@ -67,7 +71,7 @@ class ValueFormat(Enum):
 
 
 class ParseMode(Enum):
-    """What to do with a value that its column cannot hold; named as Spark's own sources do."""
+    """Treatment of a value that its column cannot hold; named as in Spark's own sources."""
 
     PERMISSIVE = "PERMISSIVE"
     FAILFAST = "FAILFAST"
@@ -98,27 +102,28 @@ class EntryId(NamedTuple):
 ID_MIN: Final = EntryId(0, 0)
 ID_MAX: Final = EntryId(U64_MAX, U64_MAX)
 
-# Where a query begins or ends: a version vector, or everything there is, or nothing of it.
+# The place where a query begins or ends: a version vector, or all entries, or none of them.
 StartingOffsets: TypeAlias = Literal["earliest", "latest"] | Vector
 EndingOffsets: TypeAlias = Literal["latest"] | Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to reach a node that asks who is there.
+    """Credentials and TLS settings for reaching a node.
 
     Attributes:
         user: for ``authorization: Basic``; empty without a password.
         password: empty: none is sent.
         tls: over TLS; so also if a file is named and ``tls`` is not given.
-        tls_ca_file: PEM of who may sign a node's certificate; empty: whom the system trusts.
+        tls_ca_cert_file: PEM of the authorities for a node's certificate; empty: those of the
+            system.
         tls_cert_file: PEM of the certificate that this side shows; empty: none.
         tls_key_file: PEM of its key.
     """
 
     user: str = ""
     password: str = field(default="", repr=False)
-    tls_ca_file: str = ""
+    tls_ca_cert_file: str = ""
     tls_cert_file: str = ""
     tls_key_file: str = ""
     tls: bool = False
@@ -126,11 +131,11 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class NodesOptions:
-    """Which nodes, and how to reach them.
+    """Nodes, and how to reach them.
 
     Attributes:
         failover_seconds: how long to look for one that answers.
-        database_uid: identity of the database that they must be of; empty: whatever it is.
+        database_uid: identity of the database that they must be of; empty: any database.
     """
 
     addresses: tuple[str, ...]
@@ -138,15 +143,29 @@ class NodesOptions:
     failover_seconds: float
     database_uid: str = ""
 
+    def given(self) -> dict[str, str]:
+        """Options of the data source that name these nodes, whatever their database is."""
+        security = self.security
+        return {
+            "nodes": ",".join(self.addresses),
+            "user": security.user,
+            "password": security.password,
+            "tls": "true" if security.tls else "false",
+            "tlsCaCertFile": security.tls_ca_cert_file,
+            "tlsCertFile": security.tls_cert_file,
+            "tlsKeyFile": security.tls_key_file,
+            "failoverSeconds": f"{self.failover_seconds:f}",
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read.
+    """Options of a read.
 
     Attributes:
         nodes: where.
         streams: names or patterns as KEYS takes them; none: every stream.
-        start, end: of IDs, both included; what ``startingId`` and ``startingTime`` leave together.
+        start, end: of IDs, both included; from the options by ID and the options by time.
         regions: of these origins only; none: of all.
         min_partitions: the least number of tasks, if there is enough to read; 0: as many as fit.
         value_format: see the class.
@@ -201,12 +220,12 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where to append.
+    """Options of an append.
 
     Attributes:
         nodes: where.
-        stream: of all rows; empty: the rows' column ``stream`` says it.
-        write_id: by what name a batch write is known when it is run again; empty: a fresh one.
+        stream: of all rows; empty: the rows' column ``stream`` names it.
+        write_id: the name by which a batch write is known when it is run again; empty: a new one.
         row_order: see the class.
         append_rows_max: rows of one append, at most.
     """
@@ -280,6 +299,8 @@ class _Given:
 def _unknown(name: str, known: Sequence[str]) -> str:
     if name.lower() == "path":
         return "a path means nothing here: name streams with the option 'streams' or 'stream'"
+    if (advice := advice_on(name, known)) is not None:
+        return f"unknown option {name!r}: {advice}"
     lowered = {option.lower(): option for option in known}
     near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     advice = f"did you mean {lowered[near[0]]!r}?" if near else f"there are {', '.join(known)}"
@@ -295,11 +316,16 @@ def _nodes(given: _Given) -> NodesOptions:
 
 def _security(given: _Given) -> Security:
     password = given.take("password", str, "")
+    if "passwordfile" in given.names:
+        if password:
+            given.problem("password and passwordFile: use only one of them")
+        # Read here, once, where the query begins: tasks need no such file.
+        password = given.take("passwordFile", _secret, "")
     user = given.take("user", _name, "default" if password else "")
     if user and not password:
-        given.problem("user without password")
+        given.problem("user without password; give passwordFile, or password")
     ca, cert, key = (
-        given.take(name, _name, "") for name in ("tlsCaFile", "tlsCertFile", "tlsKeyFile")
+        given.take(name, _name, "") for name in ("tlsCaCertFile", "tlsCertFile", "tlsKeyFile")
     )
     if bool(cert) != bool(key):
         given.problem("tlsCertFile and tlsKeyFile belong together")
@@ -307,6 +333,13 @@ def _security(given: _Given) -> Security:
     if not tls and (ca or cert):
         given.problem("tls=false, yet TLS files are named")
     return Security(user, password, ca, cert, key, tls)
+
+
+def _secret(path: str) -> str:
+    try:
+        return read_secret(Path(path))
+    except SecretError as error:
+        raise ValueError(str(error)) from None
 
 
 def _addresses(text: str) -> tuple[str, ...]:
@@ -383,7 +416,7 @@ def _database_of(text: str) -> str:
 
 
 def _id_bounds(given: _Given) -> tuple[EntryId, EntryId]:
-    """What bounds by ID and bounds by time leave together."""
+    """Bounds of IDs: those by ID and those by time together."""
     start = max(
         given.take("startingId", _first_id, ID_MIN),
         given.take("startingTime", lambda text: EntryId(first_ms(text), 0), ID_MIN),

@@ -24,7 +24,7 @@ class Pieces(io.RawIOBase):
         self.lost_n = 0
 
     def close(self) -> None:
-        # A call that nobody reads to its end would hold the node's memory until it notices.
+        # A call that is not read to its end would hold the node's memory until the node notices.
         if not self.closed:
             self._call.cancel()
         super().close()
@@ -48,13 +48,13 @@ class Pieces(io.RawIOBase):
 
         Raises:
             grpc.RpcError: the call failed.
-            NodesError: what came is no Arrow stream.
+            NodesError: the answer is no Arrow stream.
         """
         try:
             if self._more():
                 with pa.ipc.open_stream(pa.PythonFile(self, mode="r")) as reader:
                     yield from reader
-                # What comes behind the stream's end: its call's outcome, and the last losses.
+                # Behind the stream's end come its call's outcome and the last losses.
                 while self._more():
                     self._rest = memoryview(b"")
         except (pa.ArrowInvalid, OSError) as error:
@@ -64,7 +64,7 @@ class Pieces(io.RawIOBase):
             raise self._error
 
     def _more(self) -> bool:
-        """Whether there are bytes to read; gets the next piece if none are left."""
+        """True if there are bytes to read; gets the next piece if none are left."""
         while not self._rest and self._error is None:
             try:
                 piece = next(self._call, None)

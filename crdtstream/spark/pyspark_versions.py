@@ -28,7 +28,7 @@ else:
     from dataclasses import dataclass
 
     class ReadLimit:
-        """How much a micro-batch may have; here so that the reader's code is one."""
+        """Limit of a micro-batch; defined here so that the reader's code is the same."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
@@ -84,6 +84,6 @@ def reported_offset(text: str | None) -> dict[str, Any]:
 def without_limits(name: str) -> str:
     """The refusal of an option that bounds a micro-batch, where PySpark cannot."""
     return (
-        f"{name} wants PySpark 4.2 or newer: PySpark {__version__} reads all that is there in one"
+        f"{name} needs PySpark 4.2 or newer: PySpark {__version__} reads all entries in one"
         " micro-batch. Leave it out, or install a newer PySpark"
     )

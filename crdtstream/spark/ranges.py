@@ -1,4 +1,4 @@
-"""What one task reads: ranges of dots, each in one lane, one after the other.
+"""Partitions: ranges of dots, each in one lane, that one task reads one after the other.
 
 A partition is sent to its task with all that reading needs, so a task that is run again, elsewhere
 or later, reads the same entries.  Lanes may be many and small, so a partition may hold many ranges.
@@ -15,9 +15,10 @@ from crdtstream.spark.entries import Columns, Lane, merged
 from crdtstream.spark.nodes import Nodes, Scanning
 from crdtstream.spark.options import EntryId, NodesOptions
 from crdtstream.spark.selection import Selection
+from crdtstream.spark.vectors import vector_of
 from crdtstream.v1 import effects_pb2, query_pb2
 
-# Lanes whose lag is told, the longest first.
+# Lanes whose lag is reported, the longest first.
 LAGS_MAX: Final = 100
 # Below this a task costs more than what it reads.
 RANGE_ENTRIES_MIN: Final = 20_000
@@ -32,6 +33,7 @@ class EntryRange:
         start, end: of IDs, both included.
         entries: when it was planned.
         lost_n: the highest dot of the lane that was known to be lost then; 0: none.
+        mark: in which incarnation of its origin the dots are, see ``Vector``.
     """
 
     key: bytes
@@ -42,6 +44,7 @@ class EntryRange:
     end: EntryId
     entries: int
     lost_n: int = 0
+    mark: str = ""
 
     @property
     def request(self) -> query_pb2.ScanRequest:
@@ -50,6 +53,7 @@ class EntryRange:
             origin=self.origin,
             above_n=self.above_n,
             upto_n=self.upto_n,
+            upto_token=f"{self.origin}:{self.upto_n}{self.mark}",
             start=effects_pb2.Id(ms=self.start.ms, seq=self.start.seq),
             end=effects_pb2.Id(ms=self.end.ms, seq=self.end.seq),
         )
@@ -61,18 +65,19 @@ class EntryRange:
 
 @dataclass(frozen=True)
 class RangesPartition(InputPartition):
-    """What one task reads; ``database_uid``: the database whose dots these are."""
+    """Ranges that one task reads; ``database_uid``: the database of these dots."""
 
     ranges: tuple[EntryRange, ...]
     database_uid: str
 
     def at(self, nodes: NodesOptions) -> NodesOptions:
-        """Where to read it: at these nodes, if they are of its database."""
+        """Nodes to read it from: the given ones, if they are of its database."""
         return replace(nodes, database_uid=self.database_uid)
 
 
 def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRange]:
     """The planned ranges of the streams that are selected."""
+    end = vector_of(plan.end, plan.end_token)
     return [
         EntryRange(
             one.key,
@@ -82,6 +87,7 @@ def ranges_of(plan: query_pb2.PlanReply, selection: Selection) -> list[EntryRang
             selection.start,
             selection.end,
             one.entries,
+            mark=end.mark_at(one.origin, one.upto_n),
         )
         for one in plan.ranges
         if selection.takes(one.key)

@@ -1,8 +1,8 @@
-"""What of the streams a query reads: by its options, and narrowed by the filters of its WHERE.
+"""Selection of the entries that a query reads: by its options, and by the filters of its WHERE.
 
 Spark asks which filters the source takes over.  Those that it takes exactly are not evaluated
-again, so they must mean here what they mean in SQL; of others the bounds are used and Spark does
-the rest.
+again, so they must mean here what they mean in SQL.  Of others the source uses the bounds, and
+Spark does the rest.
 
     stream, origin          any comparison: evaluated per lane, before anything is read
     ms, timestamp, dot      =, <, <=, >, >= become bounds; IN bounds and a rest
@@ -18,7 +18,6 @@ from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
 from crdtstream.spark.entries import I64_MAX, TIMESTAMP_MS_MAX, is_of_entry
-from crdtstream.spark.nodes import patterns_literal
 from crdtstream.spark.options import (
     ID_MAX,
     ID_MIN,
@@ -27,6 +26,7 @@ from crdtstream.spark.options import (
     SourceOptions,
     parse_id,
 )
+from crdtstream.spark.patterns import patterns_literal
 from crdtstream.spark.vectors import U64_MAX, Vector, message_of
 from crdtstream.v1 import effects_pb2, query_pb2
 
@@ -68,22 +68,24 @@ class Selection:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no entry can be selected."""
+        """True if no entry can be selected."""
         return self.start > self.end or self.above_n >= self.upto_n or self.origins == ()
 
     def takes(self, key: bytes) -> bool:
-        """Whether the filters take a stream."""
+        """True if the filters take a stream."""
         text = key.decode("utf-8", "replace")
         return all(_holds(one, text) for one in self.stream_filters)
 
     def moving(self, above: Vector, upto: Vector) -> Vector:
         """Up to where each selected origin has something beyond ``above``; not in it: nowhere."""
-        return {
-            origin: min(n, self.upto_n)
-            for origin, n in upto.items()
-            if min(n, self.upto_n) > max(above.get(origin, 0), self.above_n)
-            and (self.origins is None or origin in self.origins)
-        }
+        return upto.at(
+            {
+                origin: min(n, self.upto_n)
+                for origin, n in upto.items()
+                if min(n, self.upto_n) > max(above.get(origin, 0), self.above_n)
+                and (self.origins is None or origin in self.origins)
+            }
+        )
 
     def plan_request(
         self,
@@ -99,11 +101,15 @@ class Selection:
         Nothing but the origins in between is named: a node need not have what is not asked for.
         """
         moving = self.moving(above, upto)
-        base = {origin: max(above.get(origin, 0), self.above_n) for origin in moving}
+        base = moving.between(
+            above, {origin: max(above.get(origin, 0), self.above_n) for origin in moving}
+        )
         return query_pb2.PlanRequest(
             patterns=self.patterns or self._patterns_of_filters(),
             above=message_of(base),
             upto=message_of(moving),
+            above_token=base.token,
+            upto_token=moving.token,
             origins=sorted(moving),
             start=effects_pb2.Id(ms=self.start.ms, seq=self.start.seq),
             end=effects_pb2.Id(ms=self.end.ms, seq=self.end.seq),
@@ -124,7 +130,7 @@ class Selection:
                     names, tail = [name], b"*"
                 case _:
                     continue
-            # What is no UTF-8 reads as U+FFFD, so a name with one may stand for others.
+            # Bytes that are no UTF-8 are read as U+FFFD, so a name with one may stand for others.
             if not any("\ufffd" in name for name in names):
                 return [key + tail for key in patterns_literal(map(str.encode, names))]
         return []
@@ -221,7 +227,7 @@ def _column(one: ds.Filter, schema: StructType) -> str | None:
 
 
 def _is_decidable(one: ds.Filter, kind: type) -> bool:
-    """Whether :func:`_holds` says what SQL says of a value that is not null."""
+    """True if :func:`_holds` decides as SQL does for a value that is not null."""
     match one:
         case ds.Not(child):
             return _is_decidable(child, kind)
@@ -239,7 +245,7 @@ def _is(value: object, kind: type) -> bool:
 
 
 def _holds(one: ds.Filter, value: Any) -> bool:
-    """Whether a value that is not null passes a filter."""
+    """True if a value that is not null passes a filter."""
     match one:
         case ds.Not(child):
             return not _holds(child, value)

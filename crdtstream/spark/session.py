@@ -1,8 +1,8 @@
 """A Spark session that reads and writes crdtstream: on this machine, or on a cluster.
 
-Started here, the session brings what a program of its own would have to know: the Python that its
-workers run, the Java, UTC, filters that reach the source, and quiet logs.  What the caller,
-spark-submit or the environment says beats each of these.
+A session that is started here has settings that a program would otherwise need to know: the Python
+of its workers, the Java, UTC, filters that reach the source, and quiet logs.  Settings of the
+caller, spark-submit or the environment override each of these.
 """
 
 import atexit
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MASTER_DEFAULT: Final = "local[*]"
 VERSION_MIN: Final = (4, 1)
 
-# Who gives options of their own adds these, or Spark is not quiet, and hangs when memory is over:
-# the thread that noticed is gone, and those that wait for it are not.
+# A caller with options of its own must add these.  Otherwise Spark is not quiet, and hangs when it
+# runs out of memory: the thread that noticed is gone, and others still wait for it.
 JAVA_OPTIONS: Final = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     " -XX:+ExitOnOutOfMemoryError"
@@ -33,7 +33,7 @@ JAVA_OPTIONS: Final = (
 
 # With these the Java process is started.
 _START_CONF: Final = {"spark.ui.showConsoleProgress": "false"}
-# On this machine nobody else has a reason to connect.
+# On this machine no other program has a reason to connect.
 _LOCAL_START_CONF: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -60,8 +60,8 @@ def make_session(
 
     Args:
         app_name: shown by Spark's own programs.
-        master: as of spark-submit, e.g. ``local[2]``, ``spark://host:7077``.  None: what
-            spark-submit was given, else all cores of this machine.
+        master: as of spark-submit, e.g. ``local[2]``, ``spark://host:7077``.  None: as
+            given to spark-submit, else all cores of this machine.
         conf: Spark's settings, which go before ours.
 
     A session that runs already is taken as it is.
@@ -110,7 +110,7 @@ def _start(app_name: str, master: str | None, conf: dict[str, str]) -> "SparkSes
 
 
 def sql_settings(master: str) -> dict[str, str]:
-    """What a session on ``master`` is set to where nobody else sets it."""
+    """Settings of a session on ``master``, where no other source sets them."""
     cores = local_cores(master)
     if cores is None:
         return dict(_SQL_CONF)
@@ -119,8 +119,10 @@ def sql_settings(master: str) -> dict[str, str]:
 
 
 def local_cores(master: str) -> int | None:
-    """How many tasks at a time ``local``, ``local[2]``, ``local[*]``, ``local[2,3]`` mean; None
-    if ``master`` is not this machine."""
+    """Number of tasks at a time that ``local``, ``local[2]``, ``local[*]``, ``local[2,3]`` mean.
+
+    None if ``master`` is not this machine.
+    """
     if master == "local":
         return 1
     given = re.fullmatch(r"local\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\]", master)
@@ -130,7 +132,7 @@ def local_cores(master: str) -> int | None:
 
 
 def is_running() -> bool:
-    """Whether a session runs that ``make_session`` would take."""
+    """True if a session runs that ``make_session`` would take."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark.sql import SparkSession
@@ -152,7 +154,7 @@ def check_pyspark() -> None:
 
 
 def _prepare_environment() -> None:
-    """What the JVM that is about to start, and the Python workers it starts, look up."""
+    """Set the variables that the JVM, which is about to start, and its Python workers read."""
     os.environ["JAVA_HOME"] = str(find_java())
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)
@@ -161,7 +163,7 @@ def _prepare_environment() -> None:
 def _home_without_archives() -> str:
     """Spark's home for this machine, from which Python workers start quickly; gone when we end.
 
-    Spark has workers import PySpark from ``python/lib/pyspark.zip`` of its home.  What comes from
+    Spark has workers import PySpark from ``python/lib/pyspark.zip`` of its home.  Code from
     an archive is compiled again in each process: 0.8 s of CPU, instead of 0.2 s from the package
     that is installed.  On a busy machine that is the end of streaming queries, as a worker that has
     not called back after 10 s is given up.

@@ -2,33 +2,34 @@
 
     Arrow batch → text → RESP → by stream → numbered requests, in each stream one after the other
 
-A task numbers its rows per stream, in the order in which they come, under a producer's name that
+A task numbers its rows per stream, in the order in which it gets them, under a producer's name that
 any other attempt of the task has, too:
 
     writeStream   producer "<query id>:<partition>", batch: Spark's, both kept by the checkpoint
-    write         producer "<write id>:<partition>", batch 0; the option `writeId`, or a fresh one
+    write         producer "<write id>:<partition>", batch 0; the option `writeId`, or a new one
 
-A node appends only rows that no region has, so what is asked again (by a retry, a speculative copy,
-a query that goes on from its checkpoint, a job that is run again with its `writeId`) adds nothing
-twice.  There is nothing to take back either: rows of a task that failed stay, and count as there
-when it is run again.
+A node appends only rows that no region has.  So a repeated append (by a retry, a speculative copy,
+a query that goes on from its checkpoint, a job that is run again with its `writeId`) adds no row
+twice.  Nothing is taken back either: rows of a task that failed stay, and are known when it is run
+again.
 
-What that asks of a query: run again, a partition has the same rows in the same order.  So it is
-without a shuffle (select, where, explode of what can be read again), or when sorted by something
-that tells rows apart (``sortWithinPartitions``).  Behind a shuffle (groupBy, join, dropDuplicates,
-repartition) the same rows may come in another order; ``rowOrder=sorted`` numbers and appends them
-in the order of their bytes, for which it holds a task's rows in memory.
+A query must meet one condition: when it is run again, a partition has the same rows in the same
+order.  That holds without a shuffle (select, where, explode of what can be read again), or if the
+rows are sorted by something that tells them apart (``sortWithinPartitions``).  Behind a shuffle
+(groupBy, join, dropDuplicates, repartition) the same rows may have another order.  Then use
+``rowOrder=sorted``: it numbers and appends them in the order of their bytes, and holds a task's
+rows in memory for that.
 
-- Values may differ from run to run (``rand()``, ``uuid()``), unless they are sorted by: the row of
-  the first run stays.
-- Rows may not go or come: those behind would get other numbers.  Entries that are removed (XDEL)
-  after a micro-batch began to copy them, and before it was committed, are such rows.
+- Values may differ from run to run (``rand()``, ``uuid()``), unless rows are sorted by them: the
+  row of the first run stays.
+- No row may be added or left out: the rows behind it would get other numbers.  Entries that are
+  removed (XDEL) after a micro-batch began to copy them, and before it was committed, are such rows.
 - A query may be changed as Spark allows it, once its last batch is committed.
 
-What it asks of a reader: two regions can take the same rows, when one was asked and killed before
-it told the other.  Once they hear of each other one copy goes, in every region; until then both can
-be read.  Who must see each message once drops duplicates by (stream, producer, idempotent_id),
-which the source shows.
+Readers may see copies: two regions can take the same rows, if one was asked and killed before it
+told the other.  Once they hear of each other, one copy is removed, in every region; until then both
+can be read.  A reader that must see each message once drops duplicates by (stream, producer,
+idempotent_id), which the source shows.
 """
 
 import logging
@@ -60,10 +61,10 @@ from crdtstream.spark.options import RowOrder, SinkOptions
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 
-# How many sorted rows are sent at a time.
+# Number of sorted rows that are sent at a time.
 SORTED_ROWS: Final = 4_096
 SORTED_BYTES: Final = 256 << 20
-# Whose counts are logged; the sum is of all.
+# Partitions whose counts are logged; the sum is of all.
 PARTITIONS_TOLD: Final = 20
 
 _LOG: Final = logging.getLogger(__name__)
@@ -71,12 +72,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Appended(WriterCommitMessage):
-    """What one task did.
+    """Outcome of one task.
 
     Attributes:
         partition: its number.
         appended: rows that it appended.
-        known: rows that were there, by an earlier attempt.
+        known: rows that an earlier attempt had appended.
     """
 
     partition: int
@@ -87,14 +88,14 @@ class Appended(WriterCommitMessage):
 def batch_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> "BatchWriter":
-    """What a data source gives for ``df.write``.
+    """Make the writer of a data source for ``df.write``.
 
     Spark itself refuses the modes ``error`` (its default) and ``ignore``: a source in Python cannot
-    say whether something is there.
+    say whether the target exists.
 
     Raises:
         OptionsError: the options are wrong.
-        SinkError: rows of this schema cannot be appended, or shall replace what is there.
+        SinkError: rows of this schema cannot be appended, or are to replace a stream's entries.
         NodesError: no node names its database in time.
     """
     _refuse_overwrite(overwrite)
@@ -104,9 +105,9 @@ def batch_writer(
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> "StreamWriter":
-    """What a data source gives for ``df.writeStream``; errors as of :func:`batch_writer`.
+    """Make the writer of a data source for ``df.writeStream``; errors as of :func:`batch_writer`.
 
-    Spark itself refuses the output mode ``update``; ``complete`` it takes for overwriting.
+    Spark itself refuses the output mode ``update``; it treats ``complete`` as overwriting.
     """
     _refuse_overwrite(overwrite)
     return StreamWriter(schema, SinkOptions.parse(options))
@@ -180,7 +181,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query_id, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         if query_id is None or batch is None:
             raise SinkError(
-                f"Spark does not tell its tasks {_QUERY_ID} and {_BATCH_ID}, without which rows "
+                f"Spark does not give its tasks {_QUERY_ID} and {_BATCH_ID}, without which rows "
                 "could be appended twice; PySpark 4.3 does"
             )
         partition = task.partitionId()

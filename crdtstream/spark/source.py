@@ -3,8 +3,8 @@
     plan     the node's durable version vector is the cut; lanes are cut into ranges of dots
     read     each task scans its ranges, at any node that has the cut
 
-What is appended after planning lies beyond the cut.  What is removed after planning may or may not
-be read: a range is read as it is then.
+Entries that are appended after planning lie beyond the cut.  Entries that are removed after
+planning may or may not be read: a range is read as it is at that time.
 """
 
 import os
@@ -51,7 +51,7 @@ class EntriesReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> Any:  # noqa: N802
-        """What Spark calls with the filters of a query, if it is set to push them down."""
+        """Method that Spark calls with the filters of a query, if it is set to push them down."""
         return _PushFilters(self)
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
@@ -86,11 +86,12 @@ class EntriesReader(DataSourceReader):
         )
 
     def _bounds(self, nodes: Nodes) -> tuple[Vector, Vector]:
-        """Between which vectors to read; what was asked for, or all that is durable."""
+        """Vectors between which to read: those asked for, or up to all that is durable."""
         above, cut = self._options.starting_offsets, self._options.ending_offsets
         if isinstance(cut, str):
-            cut = vector_of(nodes.position().durable_vv)
-        return ({} if isinstance(above, str) else above), cut
+            position = nodes.position()
+            cut = vector_of(position.durable_vv, position.token)
+        return (Vector() if isinstance(above, str) else above), cut
 
     def _range_entries(self, entries: int) -> int:
         if self._options.min_partitions:
@@ -103,10 +104,10 @@ class _PushFilters:
     """``pushFilters`` of a reader.
 
     Spark 4.3 refuses a reader that has a ``pushFilters`` of its own while the setting
-    ``spark.sql.python.filterPushdown.enabled`` is false, which it is by default; and it takes for
-    "of its own" what does not have the base class's function as ``__func__``.  Taking filters over
-    is no more than a gain here, so this object calls itself the base's: Spark then calls it
-    where the setting is true, and does without where it is false.
+    ``spark.sql.python.filterPushdown.enabled`` is false, which is the default.  It is "of its own"
+    if its ``__func__`` is not the base class's function.  Taking filters over is only an
+    optimisation here, so this object pretends to be the base's: Spark then calls it if the setting
+    is true, and does without it if not.
     """
 
     def __init__(self, reader: EntriesReader) -> None:

@@ -5,27 +5,31 @@
     partitions        what lies between two offsets, as ranges of dots in each lane
     offset n + 1      {"1": 620, "2": 44, "database": "5f0c…"}
 
-A late entry with a low ID has a high dot, hence none is skipped; new streams and regions are beyond
-the old vector and come by themselves.  An offset is durable where it was told, and never goes back:
-a region that is behind adds nothing to it until it has caught up.
+A late entry with a low ID has a high dot, so none is skipped; new streams and regions are beyond
+the old vector, and so are read, too.  An offset is durable in the region that returned it,
+and never goes back: a region that is behind adds nothing to it until it has caught up.
 
-A query that begins with the earliest entries has not lost what was trimmed before.  While it reads
-its way through them, its offsets say what that was, so that it is still known after a restart:
+A query that begins with the earliest entries has not lost those that were trimmed before.  Until it
+has read up to there, its offsets name them, so that they are still known after a restart:
 
     {"1": 120, "database": "5f0c…", "lostBefore": {"orders/1": 400}}
 
-Dots mean something in their own database only, so an offset says which one that is, and nodes of
-another are refused.  A checkpoint of an earlier version does not say it: it is taken to be of the
-database that the nodes hold when it is first continued, and an empty micro-batch notes that at
-once.
+Dots have a meaning only in their own database, so an offset says which one that is, and nodes of
+another are refused.
 
-Effects that a removed region lost exist nowhere, and no node will ever have them.  A checkpoint
-that names some, as it was written when that region was read, ends the query; with
-failOnDataLoss=false its next offset ends where the region's effects end.
+Effects that a removed region lost exist nowhere, and no node will ever have them.  The same is true
+of effects in a folder that its region does not go on with: their numbers are used again, in a later
+incarnation.  A checkpoint may name such effects if that region was read before.  That ends the
+query; with failOnDataLoss=false its next offset ends where the existing effects end.  Effects that
+the region numbers again from there on lie beyond this offset, and are read:
+
+    {"1": "70@1764012345678"}    its folder is put back to a backup, which had 1:65
+    {"1": "65@1764012345678"}    the loss is reported
+    {"1": "80@1764098765432"}    fifteen effects of the new incarnation
 
 A micro-batch that is run again after a crash is cut in the same way: the offset says where tasks
-end, which was decided by the entries that there were; and each reads its lanes by name.  So its
-tasks have the same rows in the same order, less what was removed since.
+end, which was decided by the entries at that time; and each reads its lanes by name.  So its tasks
+have the same rows in the same order, without those that were removed since.
 
     {"1": 900, "2": 50, "database": "5f0c…", "cuts": [[1, 300], [1, 700]]}
 """
@@ -48,6 +52,7 @@ from crdtstream.spark.nodes import (
     NodesError,
     OtherDatabaseError,
     Scanning,
+    UnansweredError,
 )
 from crdtstream.spark.options import NodesOptions, OptionsError, SourceOptions
 from crdtstream.spark.pyspark_versions import (
@@ -73,6 +78,7 @@ from crdtstream.spark.vectors import (
     LAG_ENTRIES,
     LOST_BEFORE,
     LOST_EFFECTS,
+    Ends,
     Vector,
     beyond,
     cut_at,
@@ -85,13 +91,12 @@ from crdtstream.spark.vectors import (
     parse_vector,
     told_lost,
     vector_of,
-    within,
 )
 from crdtstream.v1 import query_pb2
 
 # Of one micro-batch, unless minPartitions asks for more.
 TASKS_MAX: Final = 64
-# A task has about this number of pieces, of which the first may be cut in a wrong place.
+# A task has about this number of pieces; the first one may be cut in a wrong place.
 CUT_PIECES: Final = 4
 CATCH_UP_PAUSE_SECONDS: Final = 0.1
 
@@ -116,28 +121,27 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Of Trigger.AvailableNow: where this run ends.
         self._target: Vector | None = None
         # Up to where micro-batches are planned; the lag is what lies beyond.
-        self._planned: Vector = {}
-        self._newest: Vector = {}
-        # By lane, what was lost before this query began to read it, or is told: no news.
+        self._planned = Vector()
+        self._newest = Vector()
+        # By lane, what was lost before this query began to read it, or was reported: no news.
         self._lost_before: dict[str, int] = {}
         self._behind_since: float | None = None
-        self._told_adopted = False
-        # Of regions whose effects end for good, as nodes said.
-        self._ends: dict[int, query_pb2.EndOfRegion] = {}
-        # By region, how many effects the checkpoint named beyond that, since this began.
-        self._lost_effects: dict[int, int] = {}
+        self._ends = Ends()
+        # Of regions, and their incarnations: how many effects the checkpoint named beyond their
+        # end, since this began.
+        self._lost_effects: dict[tuple[int, str], int] = {}
 
     # --- What Spark asks, on the driver ---------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new query begins; asked again if its first batch is run again.
+        """Offset at which a new query begins; Spark asks again if the first batch is run again.
 
-        So it must be the same then, and ``latest`` cannot be a vector that is taken now: it is the
-        empty one, and the first batch, which leads from there to the vector of its time, has
-        nothing in it (see :meth:`_is_before_latest`).
+        It must be the same then, so ``latest`` cannot be the vector of now.  It is the empty one,
+        and the first batch, which goes from there to the vector of its time, has no entries (see
+        :meth:`_is_before_latest`).
         """
         starting = self._options.starting_offsets
-        if isinstance(starting, dict):
+        if isinstance(starting, Vector):
             return offset_of(starting, self._connected().database_uid)
         if starting == "earliest" and not self._selection.is_empty:
             self._note_losses_before()
@@ -148,10 +152,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends; ``start`` itself while there is nothing to read.
+        """End of the next micro-batch; ``start`` itself while there is nothing to read.
 
-        Effects that are no entries (or of streams that are not asked for) move no offset, else each
-        acknowledgement would make an empty micro-batch.
+        Effects that are no entries (or of streams that are not asked for) move no offset; otherwise
+        each acknowledgement would make an empty micro-batch.
         """
         above = self._resumed(start)
         self._newest = self._durable(above)
@@ -159,13 +163,29 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._let_nodes_catch_up(above)
         exists = self._existing(above)
         if exists != above:
-            # Noted at once, so that it is told once.
+            # Noted at once, so that it is reported once.
             self._planned = exists
             return self._offset(exists)
-        upto = self._newest if self._target is None else self._target
+        upto = self._newest if self._target is None else self._ends.within(self._target)
         if self._is_before_latest(start):
             self._planned = upto
             return self._named(upto)
+        try:
+            return self._next(start, above, upto, limit)
+        except UnansweredError:
+            if self._target is not None:
+                raise
+            # Perhaps the node that reported the newest effects no longer answers, and no other node
+            # has them yet.  What the others have is planned; the rest follows when it is back.
+            self._newest = self._durable(above)
+            if not beyond(upto, self._newest):
+                raise
+            return self._next(start, above, self._newest, limit)
+
+    def _next(
+        self, start: dict[str, Any], above: Vector, upto: Vector, limit: ReadLimit
+    ) -> dict[str, Any]:
+        """End of the next micro-batch: at most ``upto``."""
         end = self._end(above, upto, limit)
         if end is None:
             self._planned = above
@@ -173,21 +193,31 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = join([above, end])
         return self._offset(self._planned) | self._cuts(above, self._planned)
 
-    def all_durable(self) -> dict[str, Any]:
-        """Where a query's first micro-batch ends, if it is to have all that a node has durably.
-
-        Of several nodes it is one that has what all others have, if there is such a node.  It is
-        never before ``startingOffsets``.  Unlike :meth:`latestOffset` it does not stay where it
-        was if there is no entry to read.
+    def existing_of(self, offset: Mapping[str, Any]) -> Vector:
+        """The vector that was read up to an offset, without effects that exist nowhere.
 
         Raises:
-            NodesError: all answer, and for too long none had what ``startingOffsets`` says.
+            DataLossError: it names some, and that matters.
+        """
+        vector = self._resumed(offset)
+        self._heard(self._connected().position(read=vector), vector)
+        return self._existing(vector)
+
+    def all_durable(self) -> dict[str, Any]:
+        """End of a query's first micro-batch, if it is to have all that a node has durably.
+
+        Of several nodes it uses one that has what all others have, if there is such a node.  The
+        end is never before ``startingOffsets``.  Unlike that of :meth:`latestOffset` it moves even
+        if there is no entry to read.
+
+        Raises:
+            NodesError: all answer, and for too long none had what ``startingOffsets`` names.
         """
         starting = self._options.starting_offsets
-        above = starting if isinstance(starting, dict) else {}
+        above = starting if isinstance(starting, Vector) else Vector()
         nodes = self._connected()
-        positions = nodes.positions()
-        vectors = {address: self._heard(one) for address, one in positions.items()}
+        positions = nodes.positions(above)
+        vectors = {address: self._heard(one, above) for address, one in positions.items()}
         ahead = [one for one in vectors if not beyond(join(vectors.values()), vectors[one])]
         if ahead:
             nodes.prefer(ahead[0])
@@ -202,7 +232,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(upto) | self._database() | cuts
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._heard(self._connected().position())
+        self._target = self._heard(self._connected().position(), Vector())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The newest vector, and how many entries of each lane lie beyond what is planned.
@@ -213,9 +243,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             ranges = self._ranges(self._planned, self._newest)
         except NodesError as error:
-            _LOG.warning("how much is still to be read cannot be told: %s", error)
+            _LOG.warning("it is unknown how much is still to be read: %s", error)
             return None
-        lost = {str(region): n for region, n in sorted(self._lost_effects.items())}
+        lost: dict[str, int] = {}
+        for (region, _), n in sorted(self._lost_effects.items()):
+            lost[str(region)] = lost.get(str(region), 0) + n
         return (
             offset_of(self._newest)
             | self._database()
@@ -227,8 +259,10 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         above, upto = self._resumed(start), self._vector_of(end)
         if self._is_before_latest(start) or self._selection.is_empty:
             return []
-        # A batch that is run again may have been planned before a region was removed.
-        self._heard(self._connected().position())
+        # A batch that is run again may have been planned before a region was removed, or went on
+        # in another folder.
+        for vector in (above, upto):
+            self._heard(self._connected().position(read=vector), vector)
         above, upto = self._existing(above), self._existing(upto)
         slices = self._slices(above, upto, parse_cuts(end))
         return [*self._planned_tasks(above, slices)]
@@ -258,7 +292,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if entries >= one.entries:
             return
-        # What the scan was told when it began may be old: the last dot is asked for once more.
+        # The scan may have learned of losses long ago: the last dot is asked for once more.
         with Nodes.of(at) as nodes:
             again = replace(one, above_n=one.upto_n - 1)
             lost_n = max(scanning.lost_n, nodes.scan(again.request).lost_n)
@@ -274,15 +308,15 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._nodes
 
     def _durable(self, above: Vector) -> Vector:
-        """What a node has durably; of a node that has all that was read, if there is one."""
+        """The durable vector of a node; of one that has all that was read, if there is one."""
         nodes = self._connected()
-        durable = self._heard(nodes.position())
-        if not beyond(within(above, self._ends), durable):
+        durable = self._heard(nodes.position(read=above), above)
+        if not beyond(self._ends.within(above), durable):
             self._behind_since = None
             return durable
-        positions = nodes.positions()
-        vectors = {address: self._heard(p) for address, p in positions.items()}
-        above = within(above, self._ends)
+        positions = nodes.positions(above)
+        vectors = {address: self._heard(p, above) for address, p in positions.items()}
+        above = self._ends.within(above)
         for address, vector in vectors.items():
             if not beyond(above, vector):
                 nodes.prefer(address)
@@ -291,10 +325,16 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wait_for_those_behind(above, vectors)
         return durable
 
-    def _heard(self, position: query_pb2.Position) -> Vector:
-        """What a node has durably; note is taken of regions whose effects end."""
-        self._ends |= {end.region: end for end in position.ends}
-        return vector_of(position.durable_vv)
+    def _heard(self, position: query_pb2.Position, asked: Vector) -> Vector:
+        """The durable vector of a node; ends of effects that it reports are noted.
+
+        Of a region whose incarnation in ``asked`` is not known there, it has nothing: its numbers
+        may mean other effects.
+        """
+        self._ends.hear(position, asked)
+        durable = vector_of(position.durable_vv, position.token)
+        unheard = set(position.unheard)
+        return durable.at({region: n for region, n in durable.items() if region not in unheard})
 
     def _wait_for_those_behind(self, above: Vector, vectors: Mapping[str, Vector]) -> None:
         """No node has all that this query has read: they catch up, or it is not theirs.
@@ -304,7 +344,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             NodesError: all answer, and for too long none had it.
         """
-        missing = beyond(above, join(vectors.values()) if vectors else {})
+        missing = beyond(above, join(vectors.values()))
         now = time.monotonic()
         if self._behind_since is None:
             self._behind_since = now
@@ -347,11 +387,12 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             request = self._selection.plan_request(
                 above, upto, entries_max=limit.max_rows, only_end=True
             )
-            return vector_of(nodes.plan(request).end)
+            plan = nodes.plan(request)
+            return vector_of(plan.end, plan.end_token)
         return self._selection.moving(above, upto)
 
     def _is_before_latest(self, start: Mapping[str, Any]) -> bool:
-        """Whether an offset stands for ``latest``, before it was known which vector that is."""
+        """True if an offset stands for ``latest``, before that vector was known."""
         return self._options.starting_offsets == "latest" and not parse_vector(start)
 
     def _regions(self) -> list[int]:
@@ -360,9 +401,9 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- What a batch reads ---------------------------------------------------------------------
 
     def _cuts(self, above: Vector, upto: Vector) -> dict[str, Any]:
-        """What the offset ``upto`` says of its tasks: where all but the last one end.
+        """Part of the offset ``upto`` that says where all its tasks except the last one end.
 
-        By the entries of the streams that are read, whatever else the regions do.
+        The ends depend only on the entries of the streams that are read.
         """
         moving = self._selection.moving(above, upto)
         if len(self._slices(above, upto, None)) == 1:
@@ -390,9 +431,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For each task from where to where; by dots if the offset does not say where to cut."""
         moving = self._selection.moving(above, upto)
         if cuts is not None:
-            return cut_at(above, moving, cuts)
-        dots = sum(n - above.get(origin, 0) for origin, n in moving.items())
-        return cut_by_dots(above, moving, parts=self._tasks(dots))
+            parts = cut_at(above, moving, cuts)
+        else:
+            dots = sum(n - above.get(origin, 0) for origin, n in moving.items())
+            parts = cut_by_dots(above, moving, parts=self._tasks(dots))
+        return [(upto.between(above, low), upto.at(high)) for low, high in parts]
 
     def _planned_tasks(
         self, above: Vector, slices: Iterable[tuple[Vector, Vector]]
@@ -425,9 +468,9 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _note_losses_before(self) -> None:
         """A query that begins at the earliest entries there are has not lost what was before."""
         nodes = self._connected()
-        upto = vector_of(nodes.position().durable_vv)
-        if self._selection.moving({}, upto):
-            request = self._selection.plan_request({}, upto, only_end=True)
+        upto = self._heard(nodes.position(), Vector())
+        if self._selection.moving(Vector(), upto):
+            request = self._selection.plan_request(Vector(), upto, only_end=True)
             for loss in nodes.plan(request).losses:
                 self._lost_before[lane_name(loss.key, loss.origin)] = loss.lost_n
 
@@ -447,18 +490,11 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not vector and not database_uid:
             return vector
         own = self._connected().database_uid
-        if database_uid not in ("", own):
+        if database_uid != own:
             raise OtherDatabaseError(
-                f"the checkpoint is of database {database_uid}, the nodes hold {own}, where its "
-                "dots mean other entries: name in 'nodes' those that were read, or begin with a "
-                "new checkpoint"
-            )
-        if not database_uid and not self._told_adopted:
-            self._told_adopted = True
-            _LOG.warning(
-                "the checkpoint names no database, as an earlier version wrote it: from now on "
-                "it is of %s, which the nodes hold",
-                own,
+                f"the checkpoint is of database {database_uid or '(none)'}, the nodes hold {own}, "
+                "where its dots mean other entries: name in 'nodes' those that were read, or begin "
+                "with a new checkpoint"
             )
         return vector
 
@@ -469,7 +505,7 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return regions | self._database()
 
     def _database(self) -> dict[str, str]:
-        """What an offset says beside its vector, lest it is taken for one of another database."""
+        """Part of an offset that names its database, so that no other database takes it."""
         return {DATABASE: self._connected().database_uid}
 
     def _offset(self, vector: Vector) -> dict[str, Any]:
@@ -487,19 +523,28 @@ class EntriesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             DataLossError: it names some, and that matters.
         """
-        exists = within(vector, self._ends)
+        exists = self._ends.within(vector)
         for region, n in beyond(vector, exists).items():
-            lost = n - exists[region]
-            if lost > self._lost_effects.get(region, 0):
-                self._lost_effects[region] = lost
-                told = told_lost(self._ends[region])
-                self._lost(f"{told}, and the checkpoint names {lost} of them")
+            lost, end = n - exists[region], self._ends.of(region, vector)
+            which = (region, vector.mark_at(region, 0))
+            if end is not None and lost > self._lost_effects.get(which, 0):
+                self._lost_effects[which] = lost
+                self._forget_losses_beyond(end)
+                self._lost(f"{told_lost(end)}, and the checkpoint names {lost} of them")
         return exists
 
-    def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
-        """Tell of lanes that lost what was not read.
+    def _forget_losses_beyond(self, end: query_pb2.EndOfRegion) -> None:
+        """Dots beyond it may be given again, and what is lost of those is news."""
+        self._lost_before = {
+            lane: min(n, end.last_n) if origin_of(lane) == end.region else n
+            for lane, n in self._lost_before.items()
+        }
 
-        An origin that was not read yet is new as a whole; what went before it was found is no loss.
+    def _look_for_losses(self, above: Vector, plan: query_pb2.PlanReply) -> None:
+        """Report lanes that lost entries that were not read.
+
+        An origin that was not read yet is new as a whole; entries that were removed before it was
+        found are no loss.
         """
         for loss in plan.losses:
             read_n = above.get(loss.origin)

@@ -1,1 +1,1 @@
-"""What a region has made durable: the log, in one folder."""
+"""Durable state of a region: the log and its checkpoints, in one folder."""

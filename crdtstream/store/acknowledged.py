@@ -1,10 +1,10 @@
-"""How far the log was acknowledged, in a file beside it, so that a lost end of it is noticed.
+"""The file ``acknowledged``: how far the log was acknowledged, so that a lost end is noticed.
 
-SQLite takes a write-ahead log for finished at the first frame that is damaged, and what a damaged
-page does not name any more it takes for absent: the log would end earlier, and nothing in it says
-so.  So the position of its last row stands in the file ``acknowledged`` besides, written after
-each commit through a mapping of one page: no system call, and a killed process has lost none of
-it.  Only a power cut may leave an earlier position there, and then less is noticed.
+SQLite treats a write-ahead log as finished at its first damaged frame, and rows that a damaged page
+no longer names as absent.  The log would then end earlier, and nothing in it says so.  So the
+position of its last row is also kept in the file ``acknowledged``.  It is written after each commit
+through a mapping of one page: this needs no system call, and a killed process loses none of it.
+Only a power cut may leave an earlier position there; then some lost rows are not noticed.
 
     0        8            16         32         48     52      64
     ┌────────┬────────────┬──────────┬──────────┬──────┬─ ─ ─ ─┬─ ─
@@ -14,9 +14,9 @@ it.  Only a power cut may leave an earlier position there, and then less is noti
 
 Rows up to ``synced_seq`` were synced, so a power cut cannot take them.
 
-``opening`` says which start with this very folder it speaks of (``opening.py``), so a log that was
-put back from a backup is not compared with it; ``boot`` tells a process that was killed from a
-machine that went down.
+``opening`` names the start with this very folder that the slot is about (``opening.py``), so a log
+that was restored from a backup is not compared with it.  ``boot`` distinguishes a killed process
+from a machine that went down.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ FILE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What the file says.
+    """Content of the file.
 
     Attributes:
-        seq: the position of the last row that anybody was told of.
+        seq: the position of the last row that was acknowledged.
         synced_seq: the last one that is known to be synced.
         is_same_boot: the machine has not been down since.
     """
@@ -55,10 +55,10 @@ class AcknowledgedFile:
     """The file, mapped into memory for as long as the log is open."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the file; it is made if it is not there.
+        """Map the file; it is created if it does not exist.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
         self._opening = _hash("")
         self._boot = _hash(_boot_id())
@@ -74,19 +74,19 @@ class AcknowledgedFile:
             os.close(file)
 
     def begin(self, opening: str, seq: int) -> None:
-        """Speak of another start with the folder."""
+        """Begin to note positions for another start with the folder."""
         self._opening = _hash(opening)
         self._synced_seq = 0
         self.note(seq)
 
     def note_synced(self, seq: int) -> None:
-        """All rows up to this one are synced."""
+        """Note that all rows up to this one are synced."""
         if seq > self._synced_seq:
             self._synced_seq = seq
             self.note(self._seq)
 
     def note(self, seq: int) -> None:
-        """The log has the row of this position for good."""
+        """Note that the row at this position is committed."""
         self._slot ^= SLOT_BYTES
         self._seq = seq
         fields = SLOT.pack(seq, self._synced_seq, self._opening, self._boot, 0)[:-4]
@@ -98,7 +98,10 @@ class AcknowledgedFile:
 
 
 def read_acknowledged(folder: Path, opening: str) -> Acknowledged | None:
-    """What the file says of the last start, if it speaks of that one; it need not be there."""
+    """Read what the file says about the start ``opening``; None if it says nothing about it.
+
+    The file need not exist.
+    """
     wanted, boot = _hash(opening), _hash(_boot_id())
     found = [
         Acknowledged(seq, synced_seq, is_same_boot=of_boot == boot)
@@ -109,7 +112,7 @@ def read_acknowledged(folder: Path, opening: str) -> Acknowledged | None:
 
 
 def has_acknowledged(folder: Path) -> bool:
-    """Whether a log has ever been open in the folder."""
+    """True if a log has ever been open in the folder."""
     return bool(_read_slots(folder))
 
 
@@ -125,7 +128,7 @@ def _read_slots(folder: Path) -> list[tuple[int, int, bytes, bytes]]:
         slot = data[start : start + SLOT.size]
         if len(slot) == SLOT.size:
             seq, synced_seq, opening, boot, crc = SLOT.unpack(slot)
-            # A slot that was never written sums up to something else than its zeros.
+            # A slot that was never written does not match: the checksum of its zeros is not 0.
             if zlib.crc32(slot[:-4]) == crc:
                 found.append((seq, synced_seq, opening, boot))
     return found

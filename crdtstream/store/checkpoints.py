@@ -1,7 +1,7 @@
 """Checkpoints: where the images of the state are kept, and how one checkpoint follows the other.
 
 A checkpoint is a *generation*.  It writes the images of what changed since the generation before,
-and names the earlier images that it does not need; all others it has in common with the one before.
+and names the earlier images that it does not need.  It shares all others with the one before.
 
     image   1  2  3  4  5  6           born 1: 1 to 4, in generation 1
             x  .  .  x  +  +           born 2: 5 and 6; 1 and 4 died in 2
@@ -11,15 +11,15 @@ So an image is in generation g if ``born <= g < died``.  One generation goes thr
 and the process may die, or the disk refuse, before and after each of them:
 
     begin ─> put, put … ─> commit ─> verify ─> forget_before ─> cut_log
-                             │          │          └ only now what the one before needed is deleted
+                             │          │          └ only now images of the one before are deleted
                              │          └ every image that it put is read back from the file
                              └ only now it is a checkpoint; before that, nothing of it counts
 
 Always so:
-  * What belongs to no committed generation is deleted before the next one begins.
-  * A generation that is not verified has the one before it, and the log behind that one, beside it.
-  * A checkpoint's row says how many images it sees, and sums up their numbers and checksums.  So an
-    image that got lost, or came back, is noticed like one whose bytes have changed.
+  * Images of a generation that was not committed are deleted before the next one begins.
+  * While a generation is not verified, the one before it and the log behind that one are kept.
+  * A checkpoint's row has the number of its images and the sums of their numbers and checksums.  So
+    a lost image, or one image too many, is noticed like one whose bytes have changed.
 
 Two implementations under one contract: ``MemoryCheckpoints`` here for tests and simulations,
 ``SqliteCheckpoints`` in ``sqlite_checkpoints.py`` for nodes.
@@ -34,6 +34,7 @@ from enum import Enum
 from math import inf
 from typing import Final, Protocol
 
+from crdtstream.core.checkpoint.contents import KeyContent, unpacked
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.lanes.packing import pack
@@ -42,6 +43,7 @@ from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.log import MemoryLog
 from crdtstream.store.staging import (
+    ALL_OWNERS,
     NOT_SENT,
     Staged,
     StagedImage,
@@ -51,17 +53,17 @@ from crdtstream.store.staging import (
     make_image,
 )
 
-# How long a hold lasts when nobody goes on with what it is for, and how long at most.
+# Time that a hold lasts without progress of its copy, and its longest time.
 HOLD_IDLE_SECONDS: Final = Size(60, least=1)
 HOLD_SECONDS_MAX: Final = Size(6 * 3600, least=1)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """What the writer of a checkpoint says of it.
+    """Fields of a checkpoint that its writer sets.
 
     Attributes:
-        generation: as ``begin`` gave it.
+        generation: as ``begin`` returned it.
         seq: the position of the last record of the log that the cut has.
         vv: the version vector at the cut.
         images_made: the number of the last image that was ever made, this checkpoint's included.
@@ -82,7 +84,7 @@ class Checkpoint:
     Attributes:
         images: how many it sees.
         bytes: of their heads and packed bodies.
-        is_verified: it was read back, and the ones before it may go.
+        is_verified: it was read back, and the ones before it may be deleted.
     """
 
     row: CheckpointRow
@@ -92,7 +94,7 @@ class Checkpoint:
 
 
 class Purpose(Enum):
-    """Why a checkpoint is held: what is kept with it, and for how long."""
+    """Purpose of a hold of a checkpoint: it decides what is kept with it, and for how long."""
 
     # All of the log too.  It ends after some hours, however it gets on.
     BACKUP = "backup"
@@ -101,20 +103,20 @@ class Purpose(Enum):
 
 
 class Checkpoints(Protocol):
-    """What the engine needs of the place where checkpoints are.
+    """Store of checkpoints, as the engine needs it.
 
     One task at a time writes (``begin`` to ``cut_log``); ``fetch`` may be called at any time.
-    Whatever raises StoreError has changed nothing that counts, and may be called again; after a
-    failed ``put`` or ``commit`` the way on is ``begin``.
+    A call that raises StoreError has changed nothing that counts, and may be repeated; after a
+    failed ``put`` or ``commit`` the next call must be ``begin``.
 
     Attributes:
-        staging: what macro nodes are read from whose image has a number of ``STAGED`` or more.
+        staging: has the macro nodes whose image has a number of ``STAGED`` or more.
     """
 
     staging: Staging | None
 
     async def begin(self) -> int:
-        """Begin a generation; what an earlier one left that was not committed is deleted.
+        """Begin a generation; remains of an earlier one that was not committed are deleted.
 
         Raises:
             StoreError: the disk refused.
@@ -161,11 +163,11 @@ class Checkpoints(Protocol):
     async def newest(self, *, before: int | None = None) -> Checkpoint | None:
         """The newest checkpoint (older than generation ``before``) with a sound row.
 
-        None says that the state is to be built from the first row of the log.
+        None: the state is to be built from the first row of the log.
 
         Raises:
-            StoreError: there is none, and the log does not begin with its first row any more; or it
-                does not go back to the one that there is.  The text says what to do.
+            StoreError: there is no checkpoint, and the log no longer begins with its first row; or
+                the log does not go back to the checkpoint.  The text says what to do.
         """
 
     async def discard_after(self, generation: int) -> None:
@@ -180,8 +182,8 @@ class Checkpoints(Protocol):
     def heads(self, generation: int) -> AsyncIterator[list[Image]]:
         """All images of a checkpoint in the order of their numbers, those of NODE without body.
 
-        Every image is checked as it comes, and their sum at the end: the last ``list`` may have
-        come before an error does, so nothing is to be done with them until the iterator ended.
+        Every image is checked as it is read, and their sum at the end.  An error may come after the
+        last ``list``, so use nothing of them before the iterator has ended.
 
         Raises:
             StoreError: an image is damaged, missing, or one too many.
@@ -190,11 +192,11 @@ class Checkpoints(Protocol):
     async def fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Packed bodies of NODE images, each checked.
 
-        Of those behind the first, which are read ahead, what cannot be read is left out: who needs
-        it asks for it.
+        The first one is what is asked for; the others are read ahead, and those of them that cannot
+        be read are left out.
 
         Raises:
-            StoreError: the first one cannot be read, is damaged, or is not there (any more).
+            StoreError: the first one cannot be read, is damaged, or does not exist (any more).
         """
 
     def load(self, number: int) -> bytes:
@@ -205,7 +207,7 @@ class Checkpoints(Protocol):
         """
 
     async def cut_log(self, upto_seq: int, *, spare_bytes: int = 0) -> None:
-        """Delete the rows of the log up to and with this one, and give their space back.
+        """Delete the rows of the log up to and with this one, and free their space.
 
         Args:
             spare_bytes: of the space, what may be kept, as it will be written again soon.
@@ -217,18 +219,28 @@ class Checkpoints(Protocol):
     def hold(self, purpose: Purpose = Purpose.BACKUP) -> AbstractAsyncContextManager["Hold"]:
         """Keep what the newest verified checkpoint sees, and the log that ``purpose`` needs.
 
-        While it lasts, ``forget_before`` and ``cut_log`` leave that alone, without an error; what
-        they left is deleted when they are called the next time.  There may be several holds.
+        While it lasts, ``forget_before`` and ``cut_log`` leave that alone, without an error; the
+        remains are deleted when they are called the next time.  There may be several holds.
         """
 
-    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
-        """The next images of a checkpoint that somebody holds, as they are sent to other regions.
+    async def owner_of(self, generation: int, key: bytes) -> int:
+        """The number of a key in a checkpoint that is held; 0: nothing is kept of it.
+
+        Raises:
+            StoreError: an image is damaged; the text has its number.
+        """
+
+    async def images(
+        self, generation: int, *, after: int, bytes_max: int, owner: int = ALL_OWNERS
+    ) -> list[StagedImage]:
+        """The next images of a checkpoint that is held, as they are sent to other regions.
 
         All kinds but ``NOT_SENT``, in the order of their numbers, each checked.
 
         Args:
             after: the number of the last one that is not wanted again.
             bytes_max: of heads and bodies; a single image may take more.
+            owner: only those of the key with this number, and what is the region's as a whole.
 
         Returns:
             None of them only at the end.
@@ -237,15 +249,15 @@ class Checkpoints(Protocol):
             StoreError: one is damaged; the text has its number.
         """
 
-    async def sent(self, generation: int) -> Staged:
-        """What ``images`` returns of a checkpoint in all, summed up.
+    async def sent(self, generation: int, owner: int = ALL_OWNERS) -> Staged:
+        """Sums over all that ``images`` returns of a checkpoint.
 
         Raises:
             StoreError: images are missing, or too many.
         """
 
     async def sizes(self) -> "Sizes":
-        """How the folder's bytes are used.
+        """Sizes in bytes of the parts of the folder.
 
         Raises:
             StoreError: it cannot be read.
@@ -254,14 +266,14 @@ class Checkpoints(Protocol):
 
 @dataclass(slots=True)
 class Hold:
-    """What somebody who copies it keeps from being deleted, as long as the copy gets on.
+    """Checkpoint and rows that are not deleted while a copy of them makes progress.
 
     Attributes:
-        checkpoint: whose images stay; None: the rows are all of the state.
+        checkpoint: its images are kept; None: the rows are all of the state.
         first_seq, last_seq: the rows that the log had when the hold began; those that are added
             later are not held.
         clock: seconds that pass.
-        lapses_at, ends_at: when it ends if nobody goes on, and when in any case.
+        lapses_at, ends_at: when it ends without progress, and when in any case.
     """
 
     checkpoint: Checkpoint | None
@@ -285,7 +297,7 @@ class Hold:
         """Somebody got on with it.
 
         Raises:
-            StoreError: it has ended; what it held may be gone.
+            StoreError: it has ended; the images and rows that it held may be deleted.
         """
         if not self.lasts:
             longer = (
@@ -313,10 +325,10 @@ class Hold:
 
 @dataclass(slots=True)
 class Holds:
-    """Those that somebody has.
+    """All present holds.
 
     Attributes:
-        deleting: whoever deletes has it, so that a hold begins before or after that.
+        deleting: taken while something is deleted, so that a hold begins before or after that.
     """
 
     deleting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -349,13 +361,13 @@ class Holds:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How the bytes of a folder are used.
+    """Sizes in bytes of the parts of a folder.
 
     Attributes:
         log: batches and local changes of the rows.
         images: heads and packed bodies of all images, needed or not yet forgotten.
-        free: pages of the file that are free, to be written again or given back.
-        files: size of the files; more than the sum of the others, by what SQLite needs.
+        free: pages of the file that are free, to be reused or returned to the file system.
+        files: size of the files: the sum of the others, and what SQLite itself needs.
     """
 
     log: int
@@ -383,7 +395,7 @@ class Kept:
 
 @dataclass(slots=True)
 class MemoryCheckpoints:
-    """Checkpoints of a log in memory; what a test does to that log, it does to these.
+    """Checkpoints of a log in memory; faults that a test sets in that log hold for these, too.
 
     Attributes:
         log: is cut by ``cut_log``; what it refuses, is refused here.
@@ -397,7 +409,7 @@ class MemoryCheckpoints:
     _committed: dict[int, Checkpoint] = field(default_factory=dict)
     _generation: int = 0
     _holds: Holds = field(default_factory=Holds)
-    # Before which checkpoint all may go once nobody holds it.
+    # All before this checkpoint may be deleted once no hold needs it.
     _forget: int = 0
 
     async def begin(self) -> int:
@@ -500,29 +512,41 @@ class MemoryCheckpoints:
 
         return self._holds.begin(make)
 
-    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
+    async def owner_of(self, generation: int, key: bytes) -> int:
+        for kept in self._sent(generation):
+            if kept.image.kind is Kind.KEY:
+                content = unpacked(kept.image.head, KeyContent)
+                if content.key == key:
+                    return content.number
+        return 0
+
+    async def images(
+        self, generation: int, *, after: int, bytes_max: int, owner: int = ALL_OWNERS
+    ) -> list[StagedImage]:
         found: list[StagedImage] = []
         size = 0
-        for kept in self._sent(generation):
+        for kept in self._sent(generation, owner):
             if kept.image.number > after and size < bytes_max:
                 found.append(_as_sent(kept))
                 size += kept.bytes
         return found
 
-    async def sent(self, generation: int) -> Staged:
-        kept = self._sent(generation)
+    async def sent(self, generation: int, owner: int = ALL_OWNERS) -> Staged:
+        kept = self._sent(generation, owner)
         return Staged(
             len(kept), sum(one.image.number for one in kept), sum(one.bytes for one in kept)
         )
 
-    def _sent(self, generation: int) -> list[Kept]:
+    def _sent(self, generation: int, owner: int = ALL_OWNERS) -> list[Kept]:
         """Those that are sent, in the order of their numbers."""
         if generation not in self._committed:
             raise StoreError(f"checkpoint {generation} is not kept any more")
         kept = [
             one
             for one in self._images.values()
-            if one.is_in(generation) and one.image.kind is not NOT_SENT
+            if one.is_in(generation)
+            and one.image.kind is not NOT_SENT
+            and (owner == ALL_OWNERS or one.image.owner in (0, owner))
         ]
         return sorted(kept, key=lambda one: one.image.number)
 
@@ -554,7 +578,7 @@ class MemoryCheckpoints:
 
 
 def without_body(image: Image) -> Image:
-    """An image as ``heads`` tells it."""
+    """An image as ``heads`` returns it."""
     return image._replace(body=b"", is_packed=False) if image.kind is Kind.NODE else image
 
 

@@ -9,5 +9,5 @@ def body_crc(number: int, packed: bytes) -> int:
 
 
 def is_sound_body(number: object, packed: object, crc: object) -> bool:
-    """Whether a row of the table ``body`` is as it was written."""
+    """True if a row of the table ``body`` is as it was written."""
     return isinstance(number, int) and isinstance(packed, bytes) and body_crc(number, packed) == crc

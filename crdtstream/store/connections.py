@@ -8,21 +8,22 @@
     keeper      long reads (checking, counting), and moving the write-ahead log
     copier      images that are sent to another region; opened when the first one asks
 
-The writer apart, each has a thread of its own.  SQLite lets one connection write at a time, and the
-others poll.  So who writes takes ``turn`` first, which goes round in order: a commit waits for one
-small transaction at most, and one that is made at once is made only while the turn is free.  Only
-the writer syncs; what the others wrote before is durable with it, since there is one write-ahead
-log.
+All except the writer have a thread of their own.  SQLite lets one connection write at a time, and
+the others poll.  So a writing connection first takes ``turn``, which is served in order: a commit
+waits for one small transaction at most, and a commit at once is made only while the turn is free.
+Only the writer syncs.  As there is one write-ahead log, this makes durable what the others wrote
+before.
 
 SQLite would move that log into the database within some commit.  Here the keeper does it, beside
-the commits; only the last few pages, which came meanwhile, are moved while it has the turn, so
-that the next commit begins the write-ahead log anew and it does not grow without bound.
+the commits.  It takes the turn only for the last few pages, which were written during the move.
+Then the next commit writes the write-ahead log from its beginning again, so it does not grow
+without bound.
 
-The file is written over from its beginning then, and becomes shorter only when it was twice as long
-as it should be.  To sync what was written over is one write to the disk; to sync a file that has
-grown, the file system's journal has to be written besides, which takes several times as long.  So
-where commits sync, the file is written once in its full length when the node starts
-(``write_ahead``): zeros, at which SQLite ends reading.
+The file is overwritten from its beginning then, and is shortened only when it was twice as long as
+it should be.  Syncing overwritten bytes is one write to the disk.  Syncing a file that has grown
+also writes the file system's journal, which takes several times as long.  So where commits sync,
+the file is written once in its full length when the node starts (``write_ahead``): with zeros, at
+which SQLite stops reading.
 """
 
 import asyncio
@@ -44,23 +45,23 @@ from crdtstream.store.writer import Writer
 T = TypeVar("T")
 
 PAGE_BYTES: Final = 4096
-# What ``PRAGMA auto_vacuum`` says of a file that can give space back.
+# Value of ``PRAGMA auto_vacuum`` for a file that can return free space.
 INCREMENTAL: Final = 2
-# What the write-ahead log may hold before it is moved, about; a part of its file, so that what
-# comes while it is moved finds room there.
+# About how many bytes the write-ahead log may hold before it is moved; less than its file, so that
+# commits during the move have room there.
 WAL_BYTES: Final = Size(12 << 20, least=4096)
 WAL_FILE_BYTES: Final = Size(16 << 20, least=4096)
 WAL_HEADER_BYTES: Final = 32
 # One slice of what is written ahead; a commit waits for one at most.
 WAL_SLICE_BYTES: Final = Size(1 << 20, least=4096)
-# Above this, whoever writes in the background waits until it was moved; above that, commits do.
+# Above this, background writes wait until it was moved; above the next one, commits do.
 WAL_BYTES_BACKGROUND_MAX: Final = Size(24 << 20, least=4096)
 WAL_BYTES_COMMITS_MAX: Final = Size(36 << 20, least=4096)
 # The file is made shorter, to this, when it was much longer.
 WAL_FILE_BYTES_MAX: Final = Size(32 << 20, least=4096)
-# What a commit adds to it besides its own bytes, about.
+# Bytes that a commit adds to it besides its own, about.
 WAL_BYTES_PER_COMMIT: Final = 3 * PAGE_BYTES
-# Moved while nobody writes; what is more than that is moved beside the commits first.
+# Moved while nothing is written; pages beyond that are moved beside the commits first.
 WAL_PAGES_LEFT_MAX: Final = Size(256, least=1)
 WAL_ROUNDS_MAX: Final = Size(4, least=1)
 # SQLite moves it itself, within a transaction in the background, when the keeper does not come to
@@ -71,11 +72,15 @@ ADVICE: Final = (
     "Keep the folder as it is for inspection, and start this region again from a backup of the "
     "folder, or with an empty folder under a new region id; the other regions have its effects"
 )
+# Prepared statements that a connection keeps.  Those with many rows or numbers take up to some
+# 300 KiB each, and there is another one for each count of rows: of 128, which Python would keep,
+# megabytes.
+STATEMENTS_KEPT: Final = Size(8, least=0)
 # A disk with less room than that is full: files grow by some pages at a time.
 FULL_BYTES: Final = 1 << 20
 
 
-# What SQLite tells where a file beside the database cannot be made, or cannot grow.
+# SQLite's errors if a file beside the database cannot be made, or cannot grow.
 _CANNOT_GROW: Final = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
@@ -95,7 +100,7 @@ def wal_of(path: Path) -> Path:
 
 
 def is_full(path: Path, error: Exception) -> bool:
-    """Whether an error comes of a disk that has no room."""
+    """True if an error is caused by a full disk."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     if code == sqlite3.SQLITE_FULL:
         return True
@@ -109,7 +114,7 @@ def is_full(path: Path, error: Exception) -> bool:
 
 
 def unusable(path: Path, error: Exception) -> str:
-    """Which file cannot be used, why, and what to do."""
+    """Text of an error: the file that cannot be used, why, and what to do."""
     if not is_full(path, error):
         return f"{path}: {error}. {ADVICE}"
     return (
@@ -119,7 +124,7 @@ def unusable(path: Path, error: Exception) -> str:
 
 
 def room_wanted(path: Path) -> int:
-    """How many bytes of free disk are enough to begin with a database."""
+    """Bytes of free disk that are enough to open the database."""
     wal = wal_of(path)
     return (wal.stat().st_size if wal.exists() else 0) + FULL_BYTES
 
@@ -147,7 +152,7 @@ class Connections:
         self.turn = asyncio.Lock()
         self.writer = writer
         self.background, self.reader, self.fetcher, self.keeper = others
-        # Opened when something must be read and nobody can wait; closed with the others.
+        # Opened when something must be read without waiting; closed with the others.
         self._at_once: sqlite3.Connection | None = None
         # Opened when a region asks for the state, and closed with the others.
         self._copier: Writer | None = None
@@ -185,7 +190,7 @@ class Connections:
             raise StoreError(f"cannot read {unusable(self.path, error)}") from error
 
     async def copy(self, function: Callable[..., T], *args: object) -> T:
-        """Run a function that reads, in the thread of a connection that nobody else waits for.
+        """Run a function that reads, in the thread of a connection that nothing else waits for.
 
         It ends the transaction that it reads in before it returns: a long one would keep the
         write-ahead log from being moved.
@@ -204,13 +209,19 @@ class Connections:
         """See that the files are still the folder's, as far as is known.
 
         Raises:
-            FolderGoneError: they are not; what was written would be gone with this process.
+            FolderGoneError: they are not; written data would be lost with this process.
         """
         if self.gone:
             raise FolderGoneError(self.gone)
 
-    async def write(self, statement: str, values: Sequence[object], *, what: str) -> None:
+    async def write(
+        self, statement: str, values: Sequence[object], *, what: str, size: int
+    ) -> None:
         """A small transaction in the background.
+
+        Args:
+            what: name of the data, for the text of an error.
+            size: bytes of the values, about.
 
         Raises:
             NoRoomError: it was not written, as the disk is full.
@@ -222,8 +233,8 @@ class Connections:
                 if values:
                     await self.background.execute_fetchall(statement, values)
                 else:
-                    # Of a statement without values that goes on for several steps, as the PRAGMA
-                    # that gives pages back, ``execute`` does the first one only.
+                    # If a statement without values takes several steps, as the PRAGMA that
+                    # frees pages does, ``execute`` does the first one only.
                     await self.background.executescript(statement)
         except DAMAGED as error:
             kind = NoRoomError if is_full(self.path, error) else StoreError
@@ -231,13 +242,15 @@ class Connections:
                 f"{self.path}: cannot write {what}: {error}; check space, rights and health of "
                 "the disk. Nothing acknowledged is lost"
             ) from error
-        self.note_written(sum(len(value) for value in values if isinstance(value, bytes)))
+        self.note_written(size)
         await self.wait_for_wal(WAL_BYTES_BACKGROUND_MAX.value)
 
     @property
     def lets_write_at_once(self) -> bool:
-        """Whether a commit need wait for nobody."""
-        return not self.turn.locked() and not self._must_wait_for_wal(WAL_BYTES_COMMITS_MAX.value)
+        """True if a commit need not wait for another connection."""
+        if self._wal_bytes > WAL_BYTES_COMMITS_MAX.value and self._moving is not None:
+            return False
+        return not self.turn.locked()
 
     async def wait_for_wal(self, bytes_max: int) -> None:
         """Wait while the write-ahead log is being moved, if it holds more than that by now."""
@@ -249,23 +262,23 @@ class Connections:
         return self._wal_bytes > bytes_max and self._moving is not None
 
     def note_written(self, size: int) -> None:
-        """Another commit of about so many bytes is in the write-ahead log."""
+        """Note that a commit of about ``size`` bytes is in the write-ahead log."""
         self._wal_bytes += size + WAL_BYTES_PER_COMMIT
         if self._wal_bytes > WAL_BYTES.value and self._moving is None:
             self._moving = asyncio.create_task(self._move_in_background())
 
     async def _move_in_background(self) -> None:
-        # Should it fail, commits go on, and tell what is wrong with the disk when they fail too.
+        # If it fails, commits go on; when they fail too, they report what is wrong with the disk.
         with contextlib.suppress(StoreError):
             await self.move_wal()
         self._wal_bytes = 0
         self._moving = None
 
     async def move_wal(self) -> bool:
-        """Move the write-ahead log into the database, so that the next commit begins it anew.
+        """Move the write-ahead log into the database, so that the next commit overwrites it.
 
         Returns:
-            Whether all of it was moved; a reader that is in it may stop that.
+            True if all of it was moved; a reader that uses it may prevent that.
 
         Raises:
             StoreError: the disk refused.
@@ -305,7 +318,7 @@ class Connections:
     async def write_ahead(self) -> None:
         """Write the write-ahead log's file in its full length, if it is shorter.
 
-        A disk that refuses is left to those who commit.
+        An error of the disk is ignored here; the next commit reports it.
         """
         with contextlib.suppress(OSError, sqlite3.Error):
             is_whole = False
@@ -335,7 +348,7 @@ class Connections:
             raise StoreError(
                 f"{self.path}: cannot sync: {error.strerror}; check the disk"
             ) from error
-        # What was noticed meanwhile counts.
+        # The folder may have gone during the sync.
         self.check_there()
 
     @property
@@ -355,8 +368,8 @@ class Connections:
 
 
 def _sync_file(path: Path) -> None:
-    # What is not in the write-ahead log was synced before it was begun anew.  Closing a file takes
-    # a process's locks on it away; SQLite has none on this one, but has on the database.
+    # All that is not in the write-ahead log was synced before that was overwritten.  Closing a file
+    # releases a process's locks on it; SQLite has none on this one, but has on the database.
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fdatasync(file)
@@ -365,14 +378,14 @@ def _sync_file(path: Path) -> None:
 
 
 def _lengthen(connection: sqlite3.Connection, path: Path) -> bool:
-    """Write one more slice of the file; whether it has its full length."""
-    # Nobody else, not even another process, writes behind its end meanwhile.
+    """Write one more slice of the file; True if it then has its full length."""
+    # The lock keeps all others, also other processes, from writing behind its end.
     connection.execute("BEGIN IMMEDIATE")
     try:
         file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             size = os.fstat(file).st_size
-            # While nothing was committed to it, its header would be zeros, too.
+            # Before the first commit to it, its header would be zeros, too.
             if WAL_HEADER_BYTES < size < WAL_FILE_BYTES.value:
                 size += os.pwrite(
                     file, bytes(min(WAL_SLICE_BYTES.value, WAL_FILE_BYTES.value - size)), size
@@ -388,7 +401,7 @@ def _lengthen(connection: sqlite3.Connection, path: Path) -> bool:
 async def open_connections(
     path: Path, closing: contextlib.AsyncExitStack, failpoints: Failpoints
 ) -> Connections:
-    """Connect to the database, which is made if it is not there.
+    """Connect to the database, which is created if it does not exist.
 
     Args:
         closing: closes them.
@@ -396,19 +409,19 @@ async def open_connections(
     Raises:
         sqlite3.Error: it cannot be opened, or is none.
     """
-    # The first one makes it, in the mode that it keeps; the order of these two matters.
+    # The first connection creates it, in the mode that it keeps; the order of these two matters.
     writer = Writer(path)
     closing.push_async_callback(writer.close)
     ((auto_vacuum,),) = await writer.execute("PRAGMA auto_vacuum")
     if auto_vacuum != INCREMENTAL:
-        # It writes also where it changes nothing, and a full disk is to be read.
+        # The PRAGMA writes even if it changes nothing, but a full disk must be readable.
         await writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
     await writer.execute("PRAGMA journal_mode = WAL")
     await writer.execute("PRAGMA wal_autocheckpoint = 0")
     others = [await closing.enter_async_context(_connection(path)) for _ in range(4)]
     connections = Connections(path, writer, others, failpoints)
-    # Some builds of SQLite write zeros over what is deleted: all that was cut of the log once more,
-    # into the write-ahead log and into the database.
+    # Some builds of SQLite overwrite deleted data with zeros.  All that is cut off the log would be
+    # written once more, to the write-ahead log and to the database.
     await writer.execute("PRAGMA secure_delete = OFF")
     await connections.background.execute_fetchall("PRAGMA secure_delete = OFF")
     await connections.background.execute_fetchall(
@@ -425,4 +438,4 @@ async def open_connections(
 
 
 def _connection(path: Path) -> aiosqlite.Connection:
-    return aiosqlite.connect(path, isolation_level=None)
+    return aiosqlite.connect(path, isolation_level=None, cached_statements=STATEMENTS_KEPT.value)

@@ -1,11 +1,11 @@
-"""What the disk did to us, told so that an operator knows where and what to do."""
+"""Errors of the disk; their texts say where, and what an operator has to do."""
 
 import sqlite3
 from typing import Final
 
 from crdtstream.core.lanes.cold import UnreadableError
 
-# What SQLite's errors come as: one that quotes a damaged file may quote bytes that are no text.
+# The types of SQLite's errors: one that quotes a damaged file may quote bytes that are no text.
 DAMAGED: Final = (sqlite3.Error, UnicodeDecodeError)
 
 
@@ -22,8 +22,8 @@ class NoRoomError(StoreError):
 
 
 class ImageError(StoreError, UnreadableError):
-    """An image of a checkpoint cannot be read by who cannot wait for it."""
+    """An image of a checkpoint cannot be read by a caller that cannot wait for it."""
 
 
 class LogCutError(StoreError):
-    """What is asked for was cut off the log's beginning; nothing is damaged."""
+    """The records asked for were cut off the log's beginning; nothing is damaged."""

@@ -1,8 +1,8 @@
 """Places where a test, or a rehearsal, makes the disk refuse or the process die.
 
 A step that changes files says so: ``failpoints.reach("checkpoint.commit")``.  In a node nothing
-happens then.  ``Armed`` counts how often each step was reached, and does what it was told to do the
-n-th time.  The end of a process is the real one: nothing is flushed, closed or told.
+happens then.  ``Armed`` counts how often each step was reached, and acts the n-th time.  The end of
+a process is the real one: nothing is flushed, closed or reported.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 
 from crdtstream.store.errors import StoreError
 
-# In the order in which a node comes by; a step that does several things has one for each.
+# In the order in which a node reaches them; a step that does several things has one for each.
 STEPS: Final = (
     "checkpoint.begin",
     "checkpoint.put",
@@ -47,6 +47,10 @@ STEPS: Final = (
     "bootstrap.merged",
     "bootstrap.logged",
     "bootstrap.saved",
+    "repair.staged",
+    "repair.proved",
+    "repair.merged",
+    "repair.logged",
     "staging.discard",
     "backup.begin",
     "backup.copy",
@@ -60,7 +64,7 @@ _FAILPOINT: Final = re.compile(
 
 
 class Failpoints:
-    """Steps that nothing happens at."""
+    """Steps at which nothing happens."""
 
     def reach(self, step: str) -> None:
         """Say that the step comes next.

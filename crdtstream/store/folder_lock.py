@@ -1,18 +1,19 @@
 """Keeps a folder to one process, by locks that cannot be removed apart from the data.
 
     lock          keeps others out while there is no database yet, as during a restore
-    log.sqlite    keeps others out whatever became of ``lock``: who removes this file removes the
+    log.sqlite    keeps others out even if ``lock`` was removed: removing this file removes the
                   data with it
 
-Both are locks of flock(2), held for life.  They belong to an open file, so they neither meet
-SQLite's own locks, which are POSIX's, nor go when some other descriptor of the file is closed.
-SQLite's do go then: so the descriptor here is closed after SQLite's connections, never before.
+Both are locks of flock(2), held for the life of the process.  They belong to an open file.  So they
+do not meet SQLite's own locks, which are POSIX's, and are kept when another descriptor of the file
+is closed.  SQLite's locks are released then, so the descriptor here is closed after SQLite's
+connections, never before.
 
-On a network file system both may be the same, or there are none: a folder that cannot be locked is
-refused.
+On a network file system both kinds may be the same, or there are no locks: a folder that cannot be
+locked is refused.
 
-A lock on a file that was removed or replaced meanwhile keeps nobody out.  So after each lock it is
-seen whether the path still leads to the file that is locked.
+A lock on a file that was removed or replaced before keeps no process out.  So after each lock the
+path is checked: it must still lead to the locked file.
 """
 
 import errno
@@ -22,14 +23,15 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.size import Size
+from crdtstream.private_files import FOLDER_MODE
 from crdtstream.store.errors import StoreError
 
 LOG_FILE: Final = "log.sqlite"
 LOCK_FILE: Final = "lock"
-# What flock(2) answers where there are no locks, or where they want what this descriptor is not.
+# Errors of flock(2) if there are no locks, or if they need another kind of descriptor.
 _NO_LOCKS: Final = frozenset({errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-# Each try but the last finds that somebody replaced the file within microseconds.
+# Each try except the last finds that the file was replaced within microseconds.
 TRIES_MAX: Final = Size(10, least=1)
 
 
@@ -84,7 +86,7 @@ def lock_folder(folder: Path, *, makes_log: bool = False) -> FolderLock:
         OSError: a file cannot be made or opened.
     """
     if makes_log:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
     files: list[int] = []
     try:
         files.append(_locked(folder, LOCK_FILE, os.O_RDWR | os.O_CREAT))
@@ -145,7 +147,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def is_file_at(path: Path, found: os.stat_result) -> bool:
-    """Whether the path leads to this very file."""
+    """True if the path leads to this very file."""
     try:
         now = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""What stands in ``log.sqlite``: its tables, and the checksum of each row.
+"""Layout of ``log.sqlite``: its tables, and the checksum of each row.
 
     meta        key, value                       settings; the row CHECKSUM_KEY sums up all others
     log         seq, origin, first_n, last_n, batch, local, crc    (``rows.py``)
@@ -7,10 +7,10 @@
     checkpoint  generation, seq, vv, images_made, made_ms, first_number,
                 images, numbers, crcs, bytes, crc, verified
 
-Each row carries a CRC-32 over all its columns, but for ``died`` and ``verified``, which change
-later.  What a checksum in a row cannot tell, that rows are missing, too many or in another row's
-place, is told by counts and sums elsewhere: meta says where the log begins, positions are without
-gaps, and a checkpoint sums up its images.
+Each row carries a CRC-32 over all its columns except ``died`` and ``verified``, which change later.
+A checksum in a row cannot show that rows are missing, too many or in another row's place.  Counts
+and sums elsewhere show that: meta says where the log begins, positions are without gaps, and a
+checkpoint sums up its images.
 """
 
 import zlib
@@ -18,18 +18,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError, frame_content_size
-
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.clock import VersionVector, format_vv
+from crdtstream.core.frames import FrameError, FramePacker, claimed_size, unpack_frame
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.packing import LEVEL
 from crdtstream.store.checkpoints import Checkpoint, CheckpointRow
 from crdtstream.store.checksums import body_crc
 
 # Statements that make the tables, by name.  SQLite keeps their text as it stands here, and opening
-# compares it: it must not be formatted anew.
-TABLES_OF_FORMAT_2: Final = {
+# compares it: it must not be reformatted.
+TABLES: Final = {
     "meta": "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "log": """CREATE TABLE log (
     seq INTEGER PRIMARY KEY,
@@ -41,8 +40,6 @@ TABLES_OF_FORMAT_2: Final = {
     crc INTEGER NOT NULL
 )""",
     "log_by_dot": "CREATE INDEX log_by_dot ON log (origin, last_n) WHERE batch IS NOT NULL",
-}
-TABLES_OF_FORMAT_3: Final = {
     "image": """CREATE TABLE image (
     number INTEGER PRIMARY KEY,
     kind INTEGER NOT NULL,
@@ -78,7 +75,6 @@ TABLES_OF_FORMAT_3: Final = {
     verified INTEGER NOT NULL
 )""",
 }
-TABLES: Final = TABLES_OF_FORMAT_2 | TABLES_OF_FORMAT_3
 
 IMAGE_COLUMNS: Final = (
     "number, kind, owner, lane, head, body, size, body_bytes, body_crc, born, crc"
@@ -92,8 +88,8 @@ CHECKSUM_KEY: Final = "checksum"
 # Since when members are away, so that a restart does not prolong it: milliseconds of each.
 ABSENCES_KEY: Final = "absences"
 
-# What an image's checksum begins with: its columns, with the length of its head, but for its body
-# and the checksum itself.
+# The beginning of an image's checksummed bytes: its columns, with the length of its head, except
+# body and checksum.
 CHECKED_FIELDS: Final = b"%d,%d,%d,%d,%d,%d,%d,%d,%d,"
 
 # By number; an index is quicker than a call of the class.
@@ -158,7 +154,7 @@ class ImageRow:
         return len(self.head) + self.body_bytes
 
     def is_body_sound(self) -> bool:
-        """Whether the body in the row, if it is there, is as it was written."""
+        """True if the body in the row is as it was written, or the row rightly has none."""
         if self.body is None:
             return self.kind == Kind.NODE
         return body_crc(self.number, self.body) == self.body_crc
@@ -192,7 +188,7 @@ def read_heads(rows: Sequence[Sequence[Any]]) -> tuple[list[Image], int, int]:
                 is_sound = is_sound and kind == Kind.NODE
             else:
                 is_sound = is_sound and crc32(body, crc32(b"%d," % number)) == of_body
-                body = unpack_frame(body, size) if body else b""
+                body = _unpacked(body, size) if body else b""
             images.append(Image(number, KINDS[kind], owner, lane, head, body or b""))
         except (IndexError, TypeError, ValueError) as error:
             raise ValueError(f"image {number}") from error
@@ -201,6 +197,16 @@ def read_heads(rows: Sequence[Sequence[Any]]) -> tuple[list[Image], int, int]:
         crcs += crc
         total += len(head) + body_bytes
     return images, crcs, total
+
+
+def _unpacked(frame: bytes, size: int) -> bytes:
+    """
+    Raises:
+        ValueError: it is no frame of that size.
+    """
+    if claimed_size(frame) != size:
+        raise FrameError("a frame of another size")
+    return unpack_frame(frame, bytes_max=size)
 
 
 class PutRows(NamedTuple):
@@ -223,7 +229,7 @@ def put_rows(images: Sequence[Image], frames: Sequence[bytes], born: int) -> Put
     There may be very many images, and each is small then: so it makes no object for a row.
 
     Raises:
-        ZstdError: a body that is said to be packed is no frame.
+        ValueError: a body that is said to be packed is no frame.
     """
     columns: list[object] = []
     bodies: list[object] = []
@@ -234,7 +240,7 @@ def put_rows(images: Sequence[Image], frames: Sequence[bytes], born: int) -> Put
     ):
         kind_number = kind.value
         of_body = crc32(frame, crc32(b"%d," % number))
-        size = frame_content_size(body) if is_packed and body else len(body)
+        size = claimed_size(body) if is_packed and body else len(body)
         frame_bytes = len(frame)
         fields = (number, kind_number, owner, lane, len(head), size, frame_bytes, of_body, born)
         crc = crc32(head, crc32(CHECKED_FIELDS % fields))
@@ -300,26 +306,12 @@ def pack_bodies(images: Sequence[Image]) -> list[bytes]:
 
     One that is packed already stays as it is.
     """
-    # As ``packing.pack`` does it, whose compressor is the event loop's.
-    compressor = ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
+    # As ``packing.pack`` does it, whose packer is the event loop's.
+    packer = FramePacker(level=LEVEL, has_checksum=True)
     return [
-        compressor.compress(image.body) if image.body and not image.is_packed else image.body
+        packer.pack(image.body) if image.body and not image.is_packed else image.body
         for image in images
     ]
-
-
-def unpack_frame(packed: bytes, size: int) -> bytes:
-    """What was packed.  For any thread.
-
-    Raises:
-        ValueError: it is no frame of that size.
-    """
-    try:
-        if frame_content_size(packed) == size:
-            return ZstdDecompressor().decompress(packed, max_output_size=size)
-    except ZstdError as error:
-        raise ValueError(f"no zstandard frame: {error}") from error
-    raise ValueError("a frame of another size")
 
 
 # --- Checkpoints ----------------------------------------------------------------------------------
@@ -327,7 +319,7 @@ def unpack_frame(packed: bytes, size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Images, summed up so that they can be told from others, and added and taken away."""
+    """Sums of images, by which other images are noticed; images can be added and taken away."""
 
     images: int = 0
     numbers: int = 0
@@ -422,7 +414,7 @@ def read_checkpoint(columns: Sequence[object]) -> tuple[StoredCheckpoint | None,
 
 
 def parse_vv(text: str) -> VersionVector:
-    """What ``format_vv`` has written.
+    """Read a version vector that ``format_vv`` has written.
 
     Raises:
         ValueError: it is no version vector.

@@ -22,7 +22,6 @@ from crdtstream.core.size import Size
 from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.store.errors import LogCutError
 
-FORMAT_VERSION: Final = 5
 # One group commit; more would make the first of its clients wait for the last one's bytes.
 COMMIT_RECORDS_MAX: Final = Size(1_000, least=1, most=4_000)
 COMMIT_BYTES_MAX: Final = Size(16 << 20, least=1)
@@ -53,11 +52,12 @@ def next_commit(queue: Sequence[Record]) -> list[Record]:
         if records and (len(records) >= COMMIT_RECORDS_MAX.value or size > COMMIT_BYTES_MAX.value):
             break
         records.append(record)
+    assert records or not queue
     return records
 
 
 class Log(Protocol):
-    """What the engine and the links need of a log."""
+    """A log as the engine and the links need it."""
 
     @property
     def last_seq(self) -> int:
@@ -65,14 +65,14 @@ class Log(Protocol):
 
     @property
     def first_seq(self) -> int:
-        """The position of the first record that was not cut off, whether it is there yet or not."""
+        """The position of the first record that was not cut off; the record need not exist yet."""
 
     @property
     def begins(self) -> VersionVector:
-        """Up to where effects are not in the log: what was cut off, and what no record brought."""
+        """Version vector of effects that are not in the log: cut off, or brought by no record."""
 
     def append_at_once(self, records: Sequence[Record]) -> bool:
-        """Commit the records as ``append`` does, if that takes little time and waits for nobody.
+        """Commit the records as ``append`` does, if that takes little time and needs no waiting.
 
         Not while an ``append`` or ``set_fsync`` is under way.
 
@@ -117,7 +117,7 @@ class Log(Protocol):
         """
 
     async def bytes_from(self, seq: int) -> int:
-        """How many bytes the records from ``seq`` on take where they are kept, about."""
+        """Size in bytes, about, of the records from ``seq`` on, as they are stored."""
 
     async def look(self) -> None:
         """See that what is written is where a restart will look for it, and can be written.
@@ -187,7 +187,7 @@ class MemoryLog:
     """A log that forgets everything when the process ends.
 
     Attributes:
-        cut_vv: the version vector before the first record: what was cut off.
+        cut_vv: the version vector before the first record, of the effects that were cut off.
     """
 
     def __init__(self) -> None:
@@ -232,6 +232,7 @@ class MemoryLog:
             note_passed(self.cut_vv, logged.record)
         del self._records[:count]
         self._first_seq += count
+        assert not self._records or self._records[0].seq == self._first_seq
 
     async def note_lacks(self, vv: VersionVector) -> None:
         self.check()

@@ -1,19 +1,19 @@
-"""Whether the end of a log is lost.
+"""Detection of a log whose end is lost.
 
-SQLite takes a write-ahead log (WAL) that is damaged in its middle for one that ends there, so a
+SQLite treats a write-ahead log (WAL) that is damaged in its middle as one that ends there.  So a
 log may end earlier than it did, without any error.  Two things show it:
 
     rows      the file ``acknowledged`` beside the log, and a setting that is written when the log
               is closed, say which row was the last one
     frames    the WAL's own checksums: whole commits stand behind a frame that is not whole
 
-Rows count if they cannot have gone in any other way: without fsync a power cut may take what was
-written since the last sync, and any part of it, as nothing orders blocks between two syncs.  So
-frames count only where nothing says how many rows there were: in a copy without that file.  The
-same rules hold in every folder, the original and any copy of it.
+A missing row counts only if nothing harmless explains it.  Without fsync a power cut may take any
+part of what was written since the last sync, as nothing orders blocks between two syncs.  So frames
+count only where nothing says how many rows there were: in a copy without that file.  The same rules
+hold in every folder, the original and any copy of it.
 
-This is found out by a connection that cannot write, before any other one: the last one that closes
-the database moves its WAL and deletes it, and with it what stands behind the damage.
+The check uses a connection that cannot write, before any other one is opened: the last connection
+to close the database moves its WAL and deletes it, and with it what stands behind the damage.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ from typing import Final
 
 from crdtstream.store.acknowledged import read_acknowledged
 from crdtstream.store.connections import is_full, wal_of
-from crdtstream.store.errors import DAMAGED
+from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.store.format_number import renumbered
 from crdtstream.store.log import Fsync
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.wal import check_wal_of
@@ -50,12 +51,12 @@ ADVICE_IF_ALL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a log must have at least.
+    """The least that a log must have.
 
     Attributes:
         seq: its last row; 0 if nothing says so.
-        is_all: nothing behind it was acknowledged, or it may be lost without damage, in a power
-            cut; False: nothing says so, and the frames of the WAL are asked.
+        is_all: nothing behind it was acknowledged, or only rows that a power cut may take without
+            damage; False: nothing says so, and the frames of the WAL decide.
     """
 
     seq: int
@@ -63,7 +64,7 @@ class Expected:
 
 
 def expected_of(folder: Path, meta: Mapping[str, str]) -> Expected:
-    """What the log of a folder must have, by its settings and the file beside it."""
+    """The least that a folder's log must have, by its settings and the file beside it."""
     was_clean = meta.get("clean_shutdown") == "yes"
     was_synced = meta.get("fsync") == Fsync.ALWAYS.value
     last = meta.get(LAST_KEY, "")
@@ -79,7 +80,7 @@ def expected_of(folder: Path, meta: Mapping[str, str]) -> Expected:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a log has lost.
+    """Loss of a log, described in a text.
 
     Attributes:
         is_all: nothing of it can be read.
@@ -97,6 +98,8 @@ def find_loss(path: Path) -> Loss | None:
     Raises:
         sqlite3.Error: the disk has no room for the index of the WAL.
         OSError: a file cannot be read.
+        StoreError: it is of another format.  Its settings may mean something else there, and its
+            WAL stays as it is.
     """
     found = _read_end(path)
     if found is None:
@@ -105,6 +108,11 @@ def find_loss(path: Path) -> Loss | None:
             return None
         return Loss(f"no table can be read; {wal_of(path).name}: {damage}", is_all=True)
     meta, last_seq = found
+    if meta:
+        try:
+            renumbered(meta)
+        except ValueError as error:
+            raise StoreError(f"{path}: {error}") from error
     expected = expected_of(path.parent, meta)
     if last_seq < expected.seq:
         return Loss(f"rows {last_seq + 1} to {expected.seq} were acknowledged and are lost")
@@ -132,7 +140,7 @@ def _read_end(path: Path) -> tuple[dict[str, str], int] | None:
     except DAMAGED as error:
         if is_full(path, error):
             raise
-        # Whoever opens it for use says what is wrong.
+        # Opening it for use says what is wrong.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which database has been in a folder, in a file beside the folder.
+"""The marker: a file beside a folder that names the database that has been in the folder.
 
     crdtstream-data/
         region-1/             the folder
@@ -6,11 +6,11 @@
 
 The marker outlives the folder.  So an empty folder whose settings name the marker's database and
 region is not taken for a new one: its data were deleted or moved away, or its disk is not mounted.
-A region with peers asks those.  A region without any is not started, unless its operator says that
+A region with peers asks them.  A region without peers is not started, unless its operator says that
 a new database is to begin.
 
-The marker is written before the first write is acknowledged, under another name that is renamed,
-so it is whole or not there.
+The marker is written before the first write is acknowledged.  It is written under another name and
+then renamed, so it is whole or does not exist.
 """
 
 import json
@@ -31,10 +31,10 @@ logger = structlog.get_logger(__name__)
 
 
 class EmptyFolder(Enum):
-    """What a start makes of a folder without data."""
+    """Rule by which a start treats a folder without data."""
 
     IS_NEW = auto()  # its operator said so, or there are peers to ask
-    IS_NEW_IF_UNMARKED = auto()  # there is nobody to ask
+    IS_NEW_IF_UNMARKED = auto()  # there are no peers to ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Marker:
 
 
 def marker_path(folder: Path) -> Path | None:
-    """Where the folder's marker is; None if nothing stands beside the folder."""
+    """Path of the folder's marker; None if nothing can stand beside the folder (``/``)."""
     whole = Path(os.path.abspath(folder))
     return whole.with_name(whole.name + MARKER_SUFFIX) if whole.name else None
 

@@ -8,10 +8,14 @@ from crdtstream.store.connections import ADVICE, Connections, is_full
 from crdtstream.store.errors import DAMAGED, NoRoomError, StoreError
 from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
 
-# Which database it is: 32 hexadecimal digits.
+# Identity of the database: 32 hexadecimal digits.
 UID_KEY: Final = "database_uid"
 # The uid of the folder, votes, and the newest members that were heard of, in hexadecimal.
 MEMBERSHIP_KEY: Final = "membership"
+# The folders that numbered the effects of the regions, in hexadecimal.
+INCARNATIONS_KEY: Final = "incarnations"
+# The volume on which the folder was last open (``opening.py``).
+VOLUME_KEY: Final = "volume"
 
 
 class MetaTable:
@@ -59,7 +63,7 @@ class MetaTable:
             StoreError: the disk refused.
         """
         self._connections.check_there()
-        # Who is cancelled leaves a statement that is carried out all the same: what this object
+        # A cancelled caller leaves a statement that is executed all the same: what this object
         # knows must follow, or the checksum of the next one would not cover what the file says.
         await asyncio.shield(asyncio.ensure_future(self._write_whole(changed)))
 

@@ -1,18 +1,19 @@
-"""Whether a folder is the one that was last open here, or a copy, or an earlier state of it.
+"""Detection of a folder that is a copy, or an earlier state, of the one that was last open here.
 
-Each time a node may go on with a folder, and when it stops, it writes the file ``opened`` again,
-which holds how often that has happened, and notes in the log which file that is: its number on the
-file system, when it was last changed, and the number of the log's own file.  Nobody can choose
-them, and nothing touches the file until the next start.  So
+Each time a node may go on with a folder, and when it stops, it writes the file ``opened`` again.
+The file counts these writes.  The log notes which file that is: its number on the file system, when
+it was last changed, and the number of the log's own file.  These cannot be chosen, and nothing
+touches the file until the next start.  So
 
     the folder is a copy            another file number
-    files were put back in place    another time of change, or log and file tell of other times
+    files were put back in place    another time of change, or log and file have different counts
     the folder was moved            the same file: it is still the one
 
 A log that was copied while its node ran, and put back over the old file after a crash of that very
-run, is not noticed.  What restores whole disks below the file system - a snapshot of a volume or a
-virtual machine - leaves no trace here: remove the file ``opened`` then, and the node asks its peers
-first.
+run, is not noticed.  Restoring a whole disk below the file system - a snapshot of a volume or a
+virtual machine - leaves no trace here.  A clone of a volume is another volume: its ID shows that if
+the settings have it (``volume_id``).  Otherwise remove the file ``opened``, and the node asks its
+peers first.  If the file was not removed, its effects show it (``core/histories.py``).
 """
 
 import os
@@ -40,7 +41,7 @@ class Opening:
 
 
 def read_opening(folder: Path, log_name: str) -> Opening | None:
-    """What the folder's file says; None if there is none that can be read."""
+    """Read the folder's file; None if it does not exist or cannot be read."""
     try:
         with (folder / OPENED_FILE).open() as opened:
             return Opening(int(opened.read(32)), _file_of(opened.fileno(), folder / log_name))

@@ -1,17 +1,17 @@
-"""Whether commits that sync are made on the event loop, by how long the last ones took.
+"""Decides if commits that sync run on the event loop, by how long the last ones took.
 
     at once ── the last 16 took more than SPENT_NS_MAX in all ──> thread, for REST_NS
        ^                                                             │
-       └───────────────── the rest is over: on trial ────────────────┘
+       └───────────────── the rest has ended: on trial ──────────────┘
 
-A sync that takes a fraction of a millisecond is made where the tick ends: clients' next requests
-wait in their sockets meanwhile, and become one tick.  When syncs are slow, or some of them are, a
-thread makes them and the loop goes on; what comes meanwhile shares the next commit.
+A sync that takes a fraction of a millisecond runs at the end of the tick, on the event loop.
+Clients' next requests wait in their sockets, and become one tick.  When some syncs are slow, a
+thread makes them and the loop goes on; requests that arrive during a sync share the next commit.
 
-In the thread the time of a sync cannot be told from the time until the thread has the
+In the thread the time of a sync cannot be separated from the time until the thread has the
 interpreter's lock again.  So the way back is a trial: the first commits after a rest are made at
-once again, and if they fail the trial, the next rest is twice as long.  A trial costs
-SPENT_NS_MAX and one slow sync at most, which is little of the second before it.
+once again, and if they fail the trial, the next rest is twice as long.  A trial costs at most
+SPENT_NS_MAX and one slow sync, which is little compared to the second before it.
 """
 
 from collections import deque
@@ -37,7 +37,7 @@ class Pace:
         self._rests_until_ns = 0
 
     def is_quick(self, now_ns: int) -> bool:
-        """Whether the next commit is to be made at once."""
+        """True if the next commit is to be made at once."""
         return now_ns >= self._rests_until_ns
 
     def note(self, took_ns: int, now_ns: int) -> None:

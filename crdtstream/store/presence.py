@@ -1,7 +1,7 @@
-"""Whether the files that a node has open are still those of its folder.
+"""Checks that the files that a node has open are still those of its folder.
 
-A file that is removed or moved away lives on for who has it open: commits succeed, syncs succeed,
-and with the process all of it is gone.  So two things are looked at, now and then:
+A file that is removed or moved away lives on for a process that has it open: commits succeed, syncs
+succeed, and when the process ends, all of it is gone.  So two things are checked from time to time:
 
     folder, log.sqlite, log.sqlite-wal    each path leads to the very file (device and number) that
                                           was found when the log was opened
@@ -41,7 +41,7 @@ class Presence:
         self._seen_seq = 0
 
     def problem(self) -> str:
-        """What is not as it was; empty: all is there."""
+        """Text that says which file is no longer the folder's; empty: all are."""
         for path, found in self._files.items():
             try:
                 if is_file_at(path, found):
@@ -54,7 +54,7 @@ class Presence:
         return ""
 
     def problem_of_commit(self, seq: int) -> str:
-        """Whether a second handle does not find the commit of this row; empty: it does."""
+        """Text that says that a second handle does not find this row's commit; empty: it does."""
         if seq <= self._seen_seq:
             return ""
         found = _last_seq_by_path(self._log)

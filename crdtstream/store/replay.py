@@ -41,7 +41,7 @@ class Recovered:
 
 @dataclass(slots=True)
 class _Replayed:
-    """What was lived through again."""
+    """Amount that was replayed."""
 
     records: int = 0
     bytes: int = 0
@@ -85,7 +85,7 @@ async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica
     with replica.residency.in_place():
         first_seq = 1 if found is None else found.row.seq + 1
         replayed = await _replay(log, replica, first_seq)
-    # What was read back may still lie in the operating system's cache only.
+    # The bytes that were read may still be in the operating system's cache only.
     await log.sync()
     if found is not newest:
         await checkpoints.discard_after(0 if found is None else found.row.generation)

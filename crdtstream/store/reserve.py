@@ -1,8 +1,8 @@
-"""A little room on the disk that is given free when a node starts on a full one.
+"""A little room on the disk that is freed when a node starts on a full one.
 
-SQLite cannot even read a write-ahead log without a file of some ten kilobytes beside it, its index.
-So the folder keeps the file ``reserve``, and a start that finds no room removes it.  It is made
-again when there is room.
+To read a write-ahead log, SQLite needs a file of some ten kilobytes beside it: its index.  So the
+folder keeps the file ``reserve``, and a start that finds no room removes it.  It is created again
+when there is room.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def keep_reserve(folder: Path) -> None:
 
 
 def release_reserve(folder: Path) -> bool:
-    """Give the room free; whether there was any."""
+    """Free the room; returns True if there was any."""
     try:
         (folder / RESERVE_FILE).unlink()
     except OSError:

@@ -1,6 +1,6 @@
 """Reading and measuring many rows of the log at a time, in slices that take little time each.
 
-What takes long runs on the connection ``keeper``, so that no link waits for it.
+Long queries run on the connection ``keeper``, so that no link waits for them.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Cut:
 
 
 async def last_within(connections: Connections, seq: int, bytes_max: int) -> int:
-    """The last row that a read of so many bytes from ``seq`` takes, as they stand in the table.
+    """The last row that a read of ``bytes_max`` from ``seq`` takes, by the bytes in the table.
 
     Lengths are read only, no batches.
 
@@ -83,13 +83,13 @@ def unpack_rows(found: Sequence[Sequence[object]], bytes_max: int) -> tuple[list
 async def passed(
     connections: Connections, begins: VersionVector, rows: range
 ) -> tuple[MutableVersionVector, int]:
-    """What is behind some rows.
+    """Sum up some rows.
 
     Args:
         begins: the version vector before them.
 
     Returns:
-        The version vector behind them, and what they count in the log's size.
+        The version vector behind them, and their part of the log's size in bytes.
 
     Raises:
         StoreError: they cannot be read.

@@ -1,4 +1,4 @@
-"""Pages of the database's file: how many there are, and giving free ones back."""
+"""Pages of the database's file: counting them, and returning free ones to the file system."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ VACUUM_PAGES: Final = Size(256, least=1)
 # Free pages that are kept, since the next checkpoint writes them again: an eighth of the file, but
 # not less than this.
 FREE_PAGES_KEPT_MIN: Final = Size(1_024, least=0)
-# What rows take of the file, as a multiple of their bytes: small ones have an index besides.
+# Room of rows in the file, as a multiple of their bytes: small ones also have an index.
 SPACE_PER_BYTES: Final = (5, 4)
 
 
 async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
-    """Give free pages back to the file system, but for some that will be written again soon.
+    """Return free pages to the file system, except some that will be written again soon.
 
     Args:
         spare_bytes: of rows that the log will take; there are pages for them and their index.  0:
@@ -36,7 +36,9 @@ async def give_back(connections: Connections, *, spare_bytes: int = 0) -> None:
         return
     for left in range(free - kept, 0, -VACUUM_PAGES.value):
         count = min(left, VACUUM_PAGES.value)
-        await connections.write(f"PRAGMA incremental_vacuum({count})", (), what="free pages")
+        await connections.write(
+            f"PRAGMA incremental_vacuum({count})", (), size=0, what="free pages"
+        )
         connections.note_written(count * PAGE_BYTES)
     # The file itself becomes shorter when its end is moved over.
     await connections.move_wal()
@@ -48,6 +50,6 @@ async def pages_and_free(connections: Connections) -> tuple[int, int]:
 
 
 async def pragma(connections: Connections, name: str) -> int:
-    """A number that SQLite tells of the file."""
+    """A number that SQLite reports about the file."""
     ((value,),) = await connections.fetch(connections.keeper, f"PRAGMA {name}")
     return int(value)

@@ -8,10 +8,10 @@
         reserve         room for a start on a full disk (``reserve.py``)
         log.sqlite      tables (``layout.py``); SQLite keeps -wal and -shm beside it
 
-A record is a row of the table.  A group commit is one INSERT statement with all its rows, made on
-the event loop if that takes little time, else in a thread (``append_at_once``, ``append``), and,
-with ``appendfsync always``, one fsync.  In WAL mode readers are not stopped by a commit, so links
-read on a connection of their own; the last records stay in memory besides, and links that are up to
+A record is a row of the table.  A group commit is one INSERT statement with all its rows and, with
+``appendfsync always``, one fsync.  It runs on the event loop if that takes little time, else in a
+thread (``append_at_once``, ``append``).  In WAL mode a commit does not stop readers, so links read
+on a connection of their own.  The last records are also kept in memory, so links that are up to
 date never touch the disk.
 
 Each row carries a CRC-32 over all its other columns.  A row that does not match is never skipped:
@@ -36,7 +36,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
 from crdtstream.store.acknowledged import AcknowledgedFile
-from crdtstream.store.claim import Claim, Progress, no_progress
+from crdtstream.store.claim import Claim
 from crdtstream.store.connections import (
     ADVICE,
     PAGE_BYTES,
@@ -50,11 +50,12 @@ from crdtstream.store.connections import (
 from crdtstream.store.errors import DAMAGED, LogCutError, NoRoomError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 from crdtstream.store.folder_lock import LOG_FILE, FolderLock, lock_folder
+from crdtstream.store.format_number import FORMAT, FORMAT_KEY
 from crdtstream.store.layout import parse_vv
-from crdtstream.store.log import FORMAT_VERSION, Fsync, Logged, check_reaches, leading_within
+from crdtstream.store.log import Fsync, Logged, check_reaches, leading_within
 from crdtstream.store.lost_end import LAST_KEY, Loss, find_loss, keep_damaged_wal, refusal
 from crdtstream.store.marker import EmptyFolder, Marker, check_not_emptied, keep_marker
-from crdtstream.store.meta import UID_KEY, MetaTable
+from crdtstream.store.meta import UID_KEY, VOLUME_KEY, MetaTable
 from crdtstream.store.opening import read_opening, write_opening
 from crdtstream.store.pace import Pace
 from crdtstream.store.presence import FIRST_KEY, Presence, gone
@@ -106,6 +107,7 @@ class SqliteLog:
         connections: Connections,
         fsync: Fsync,
         failpoints: Failpoints,
+        volume_id: str = "",
     ) -> None:
         self.path = path
         self.connections = connections
@@ -116,6 +118,7 @@ class SqliteLog:
         self._presence: Presence | None = None
         self._failpoints = failpoints
         self._fsync = fsync
+        self._volume_id = volume_id
         self._is_confirmed = False
         # Its marker was looked at; where none can be written, one warning is enough.
         self._is_marked = False
@@ -147,21 +150,21 @@ class SqliteLog:
         database_id: str,
         fsync: Fsync,
         failpoints: Failpoints = NO_FAILPOINTS,
-        progress: Progress = no_progress,
         empty: EmptyFolder = EmptyFolder.IS_NEW,
         on_loss: Mapping[str, str] | None = None,
+        volume_id: str = "",
     ) -> "SqliteLog":
         """Open the region's folder, or make it.
 
         Args:
-            progress: told while a folder of an earlier format is taken over.
-            empty: what to make of a folder without data.
+            empty: the rule for a folder without data.
             on_loss: if the end of the log is lost, go on with what is left, unproven, and change
                 these settings; None: do not open it.
+            volume_id: of the volume that the folder is on; empty: unknown.
 
         Raises:
-            StoreError: another process has it open, it belongs to another region or database, a
-                newer program wrote it, it is damaged, it cannot be read, or it is empty and has
+            StoreError: another process has it open, it belongs to another region or database, it
+                is of another format, it is damaged, it cannot be read, or it is empty and has
                 held the database.
         """
         path = folder / LOG_FILE
@@ -177,14 +180,14 @@ class SqliteLog:
                     raise StoreError(refusal(path, loss))
                 kept = None if loss is None else await asyncio.to_thread(keep_damaged_wal, path)
                 connections = await _with_room(path, partial(_connect, path, opened, failpoints))
-                log = cls(path, lock, connections, fsync, failpoints)
+                log = cls(path, lock, connections, fsync, failpoints, volume_id)
                 await log._set_synchronous(fsync)
                 wanted = {
-                    "format_version": str(FORMAT_VERSION),
+                    FORMAT_KEY: FORMAT,
                     "region": str(region),
                     "database_id": database_id,
                 }
-                claim = Claim(connections, log.meta, progress, empty=empty)
+                claim = Claim(connections, log.meta, empty=empty)
                 log.fresh = await claim.make(wanted)
                 await log._count_rows()
                 if loss is not None and on_loss is not None:
@@ -227,10 +230,10 @@ class SqliteLog:
         await self._count(range(self._older.stop, self._last_seq + 1))
 
     async def count_older(self) -> None:
-        """Look for missing rows among those that a checkpoint had at the start, if nobody has yet.
+        """Look for missing rows among those that a checkpoint had at the start, if not yet done.
 
         Raises:
-            StoreError: rows are missing, or cannot be read.  Who needs them is told so, too.
+            StoreError: rows are missing, or cannot be read.  A read that needs them raises it, too.
         """
         async with self._counting:
             while older := self._older:
@@ -262,7 +265,9 @@ class SqliteLog:
         folder = self.path.parent
         found = await asyncio.to_thread(read_opening, folder, LOG_FILE)
         opening = self.meta.get("opening")
-        self.is_same = found is not None and opening == str(found)
+        # One that was noted before there was an ID of its volume is the same on any.
+        is_same_volume = (self.meta.get(VOLUME_KEY) or "") in ("", self._volume_id)
+        self.is_same = found is not None and opening == str(found) and is_same_volume
         was_clean = self.meta.get("clean_shutdown") == "yes"
         was_synced = self.meta.get("fsync") == Fsync.ALWAYS.value
         self.is_proven = self.is_same and (was_clean or was_synced)
@@ -279,7 +284,7 @@ class SqliteLog:
             lost=loss.text,
             damaged_file_kept=str(kept),
         )
-        # What stands in the file behind the damage must not be taken for damage again.
+        # Bytes in the file behind the damage must not be taken for damage again.
         await self.connections.begin_wal_anew()
         await self.meta.write({**settings, "opening": REVOKED})
 
@@ -326,7 +331,8 @@ class SqliteLog:
             raise kind(
                 f"{error.filename or folder}: {error.strerror}; check space and rights"
             ) from error
-        await self.meta.write({"fsync": self._fsync.value, "opening": str(opening)})
+        proof = {"opening": str(opening), VOLUME_KEY: self._volume_id}
+        await self.meta.write({"fsync": self._fsync.value, **proof})
         await self.sync()
         assert self._acknowledged is not None
         self._acknowledged.begin(str(opening), self._last_seq)
@@ -387,7 +393,8 @@ class SqliteLog:
         assert records
         if not self._has_begun:
             return False
-        self.connections.check_there()
+        if self.connections.gone:
+            self.connections.check_there()
         if not (self.connections.lets_write_at_once and self._is_light(records)):
             return False
         self._failpoints.reach("log.append")
@@ -415,12 +422,12 @@ class SqliteLog:
                     size = await self._writer.call(self._write_in_thread, logged)
         except DAMAGED as error:
             raise self._refusal(error) from error
-        # What was noticed meanwhile counts: the same rows are written again.
+        # The folder may have gone during the commit: then the same rows are written again.
         self.connections.check_there()
         self._note_appended(logged, size)
 
     def _is_light(self, records: Sequence[Record]) -> bool:
-        """Whether a commit of them takes little time, as far as one can know."""
+        """True if a commit of them probably takes little time."""
         return (
             len(records) <= AT_ONCE_ROWS_MAX.value
             and _row_bytes(records) <= AT_ONCE_BYTES_MAX.value
@@ -442,7 +449,7 @@ class SqliteLog:
         return size if is_written else None
 
     def _write_in_thread(self, connection: sqlite3.Connection, logged: Sequence[Logged]) -> int:
-        """The same in the writer's thread, which waits for whoever writes."""
+        """The same in the writer's thread, which waits while another connection writes."""
         values, size = self._values(logged)
         connection.execute(_insert_statement(len(logged)), values)
         return size
@@ -450,11 +457,16 @@ class SqliteLog:
     def _values(self, logged: Sequence[Logged]) -> tuple[list[object], int]:
         """The values of rows, and what these count in the log's size.
 
-        Whoever calls has the connection to himself, and the packer with it.
+        The caller has the connection to itself, and the packer with it.
         """
         assert len(logged) <= ROWS_PER_STATEMENT_MAX
-        rows = [self._packer.columns(one) for one in logged]
-        return [value for columns in rows for value in columns], sum(map(stored_bytes, rows))
+        values: list[object] = []
+        size = 0
+        for one in logged:
+            columns = self._packer.columns(one)
+            values += columns
+            size += stored_bytes(columns)
+        return values, size
 
     def _placed(self, records: Sequence[Record]) -> list[Logged]:
         return [Logged(seq, record) for seq, record in enumerate(records, self._last_seq + 1)]
@@ -467,7 +479,10 @@ class SqliteLog:
         )
 
     def _if_full(self, error: Exception) -> str:
-        """What SQLite does not say when it is a file beside the log that cannot grow."""
+        """Text to add to an error of SQLite that does not say that the disk is full.
+
+        SQLite does not say it if a file beside the log cannot grow.
+        """
         if is_full(self.path, error) and "full" not in str(error):
             return ", and the disk is full"
         return ""
@@ -539,7 +554,7 @@ class SqliteLog:
         found = await self._fetch(query, (seq, last))
         if len(found) != last - seq + 1:
             if seq < self._first_seq:
-                # It was cut meanwhile.
+                # The log was cut during the read.
                 return await self.read_from(seq, bytes_max=bytes_max)
             raise StoreError(f"{self.path}: a row of {seq} to {last} is missing. {ADVICE}")
         try:
@@ -560,7 +575,7 @@ class SqliteLog:
         for origin in origins:
             wanted_n = vv.get(origin, 0) + 1
             for seq, first_n in await self._fetch(query, (origin, wanted_n - 1)):
-                # It may have been cut meanwhile.
+                # The log may have been cut since.
                 check_reaches(self.begins, vv, [origin])
                 if first_n > wanted_n:
                     raise StoreError(
@@ -584,17 +599,19 @@ class SqliteLog:
         if upto_seq >= self._first_seq:
             rows = range(self._first_seq, upto_seq + 1)
             begins, size = await passed(self.connections, self._begins, rows)
-            # First the log begins there, then what is before it goes.
+            # First the log begins there, then the rows before it are deleted.
             await self.meta.write({FIRST_KEY: str(upto_seq + 1), BEGINS_KEY: format_vv(begins)})
             self._first_seq, self._begins = upto_seq + 1, begins
             self._bytes -= size
         while (cut := await next_cut(self.connections, self._first_seq)) is not None:
             self._failpoints.reach("log.cut-slice")
             await self.connections.write(
-                "DELETE FROM log WHERE seq <= ?", (cut.last,), what="table log"
+                "DELETE FROM log WHERE seq <= ?",
+                (cut.last,),
+                # A page that becomes free is named in others, which are written.
+                size=cut.bytes // 64,
+                what="table log",
             )
-            # A page that becomes free is named in others, which are written.
-            self.connections.note_written(cut.bytes // 64)
 
     async def note_lacks(self, vv: VersionVector) -> None:
         lacks = dict(self._lacks)
@@ -617,7 +634,7 @@ class SqliteLog:
         """Close with the mark that nothing was lost; the caller has committed all it had."""
         try:
             if self._is_confirmed:
-                # What was copied while the node ran is an earlier state from here on.
+                # A copy that was made while the node ran is an earlier state from here on.
                 await self.confirm()
             await self.meta.write({"clean_shutdown": "yes", LAST_KEY: str(self._last_seq)})
             await self.sync()
@@ -649,12 +666,12 @@ class SqliteLog:
 
     @property
     def tail_bytes(self) -> int:
-        """What the last records take that are in memory."""
+        """Bytes of the last records, which are in memory."""
         return self._tail.bytes
 
     @property
     def tail_spare_bytes(self) -> int:
-        """How much less that would be with a short tail."""
+        """Bytes that a short tail would save of ``tail_bytes``."""
         return max(0, self._tail.bytes - TAIL_BYTES_SHORT.value)
 
     def bound_tail(self, *, is_short: bool) -> None:
@@ -663,12 +680,12 @@ class SqliteLog:
         self._tail.bound(TAIL_BYTES_SHORT.value if is_short else TAIL_BYTES_MAX.value)
 
     async def bytes_from(self, seq: int) -> int:
-        """How many bytes the records from ``seq`` on take, as if all took the same.
+        """Size in bytes of the records from ``seq`` on, as if all had the same size.
 
         Raises:
             StoreError: rows are missing, or cannot be read.
         """
-        # What a log is kept for goes by this: before all were counted it would be a guess, or 0.
+        # The bounds on a kept log use this: before all were counted it would be a guess, or 0.
         await self.count_older()
         return self._bytes_from(seq)
 
@@ -677,7 +694,7 @@ class SqliteLog:
         return self._bytes * (self._last_seq - seq + 1) // counted if counted else 0
 
     def record_bytes(self) -> int:
-        """How many bytes all records take; of the file, checkpoints and free space are the rest."""
+        """Bytes of all records; the rest of the file are checkpoints and free space."""
         return self._bytes_from(self._first_seq)
 
     async def sizes(self) -> tuple[int, int]:
@@ -696,7 +713,7 @@ class SqliteLog:
 async def _connect(
     path: Path, closing: contextlib.AsyncExitStack, failpoints: Failpoints
 ) -> Connections:
-    """Connect to the database; what was opened is closed again if that fails."""
+    """Connect to the database; connections are closed again if that fails."""
     async with contextlib.AsyncExitStack() as trying:
         connections = await open_connections(path, trying, failpoints)
         await closing.enter_async_context(trying.pop_all())
@@ -728,7 +745,10 @@ def _size_of(path: Path) -> int:
 
 
 def _row_bytes(records: Iterable[Record]) -> int:
-    return sum(len(record.batch or b"") + len(record.local or b"") for record in records)
+    size = 0
+    for record in records:
+        size += len(record.batch or b"") + len(record.local or b"")
+    return size
 
 
 # SQLite prepares a statement once while its text is the same; nearly all are of a few rows.

@@ -1,12 +1,12 @@
 """Checkpoints in SQLite, in the same file as the log.
 
 Images are written in slices, each a transaction of about 128 KiB on the connection
-``background`` (``connections.py``); what takes time - packing, checksums - is done in threads.
+``background`` (``connections.py``); packing and checksums, which take time, run in threads.
 Bodies of NODE are rows of a table of their own, so that a start reads heads that lie side by side:
 some 100 bytes a node instead of a page.
 
-What was not committed is found by its numbers: a generation's own images have the numbers behind
-``images_made`` of the one before.
+Images that were not committed are found by their numbers: a generation's own images have numbers
+behind ``images_made`` of the one before.
 """
 
 import asyncio
@@ -47,10 +47,17 @@ from crdtstream.store.layout import (
     read_checkpoint,
     read_heads,
 )
-from crdtstream.store.sending import next_images, sums_of_slice
+from crdtstream.store.sending import next_images, owner_in_slice, sums_of_slice
 from crdtstream.store.space import give_back
 from crdtstream.store.sqlite import SqliteLog
-from crdtstream.store.staging import Staged, StagedImage, Staging, fetch_staged, load_staged
+from crdtstream.store.staging import (
+    ALL_OWNERS,
+    Staged,
+    StagedImage,
+    Staging,
+    fetch_staged,
+    load_staged,
+)
 
 T = TypeVar("T")
 
@@ -67,7 +74,7 @@ SMALL_BYTES: Final = Size(4 << 10, least=0)
 SMALL_PER_READ: Final = Size(1_024, least=1)
 BODIES_PER_READ: Final = Size(64, least=1)
 
-# What a generation put, by number, with the bodies of NODE.
+# Images that a generation put, by number, with the bodies of NODE.
 _PUT: Final = (
     f"SELECT {named('image', IMAGE_COLUMNS)}, body.number, body.packed, body.crc "
     "FROM image LEFT JOIN body USING (number) WHERE image.number BETWEEN ? AND ?"
@@ -92,7 +99,7 @@ class SqliteCheckpoints:
     """The checkpoints of a log; made by ``open``, and closed with the log.
 
     Attributes:
-        staging: what macro nodes are read from whose image has a number of ``STAGED`` or more.
+        staging: has the macro nodes whose image has a number of ``STAGED`` or more.
     """
 
     def __init__(self, log: SqliteLog) -> None:
@@ -105,7 +112,7 @@ class SqliteCheckpoints:
         self._begun: _Begun | None = None
         self._image_bytes = 0
         self._holds = Holds()
-        # Before which checkpoint all may go once nobody holds it.
+        # All before this checkpoint may be deleted once no hold needs it.
         self._forget = 0
 
     @classmethod
@@ -162,16 +169,24 @@ class SqliteCheckpoints:
         return packed
 
     async def _put_slice(self, part: PutRows, begun: _Begun) -> None:
+        size = part.sums.bytes
         if part.bodies:
             self._reach("checkpoint.put-bodies")
             values = ",".join(["(?,?,?)"] * (len(part.bodies) // 3))
             await self._write(
-                f"INSERT INTO body VALUES {values}", part.bodies, what="bodies of images"
+                f"INSERT INTO body VALUES {values}",
+                part.bodies,
+                size=size,
+                what="bodies of images",
             )
+            size = 0
         self._reach("checkpoint.put")
         values = ",".join(["(?,?,?,?,?,?,?,?,?,?,?)"] * part.sums.images)
         await self._write(
-            f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES {values}", part.images, what="images"
+            f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES {values}",
+            part.images,
+            size=size,
+            what="images",
         )
         begun.sums += part.sums
         self._image_bytes += part.sums.bytes
@@ -200,20 +215,18 @@ class SqliteCheckpoints:
 
     async def _drop(self, numbers: Sequence[int], generation: int) -> Sums:
         """Note that images are not needed any more; returns what they sum up to."""
-        marks = ",".join("?" * len(numbers))
+        among, values = _among(numbers)
         (found,) = await self._scan(
-            f"SELECT {SUMS} FROM image WHERE number IN ({marks}) AND died IS NULL", numbers
+            f"SELECT {SUMS} FROM image WHERE {among} AND died IS NULL", values
         )
         sums = Sums(*found)
         if sums.images != len(numbers):
             raise StoreError(
-                f"{self._log.path}: {len(numbers) - sums.images} images are not there that the "
-                f"checkpoint before has. {ADVICE}"
+                f"{self._log.path}: {len(numbers) - sums.images} images of the checkpoint before "
+                f"are missing. {ADVICE}"
             )
         await self._write(
-            f"UPDATE image SET died = ? WHERE number IN ({marks})",
-            (generation, *numbers),
-            what="table image",
+            f"UPDATE image SET died = ? WHERE {among}", (generation, *values), what="table image"
         )
         return sums
 
@@ -222,7 +235,7 @@ class SqliteCheckpoints:
     async def verify(self, generation: int) -> None:
         self._reach("checkpoint.verify")
         stored = self._found[generation]
-        # What is read back is then in the file for good.
+        # Then the bytes that are read back are in the file for good.
         await self._connections.sync()
         await self._check_sums(stored)
         await self._check_put(stored)
@@ -277,7 +290,7 @@ class SqliteCheckpoints:
             raise self._damaged(stored, "images are out of order")
 
     def _damaged(self, stored: StoredCheckpoint, what: str) -> StoreError:
-        # Nobody goes on from it until it is written anew.
+        # It is not used before it is written again.
         self._found.pop(stored.row.generation, None)
         return StoreError(
             f"{self._log.path}: checkpoint {stored.row.generation}: {what}. The checkpoint before "
@@ -349,20 +362,33 @@ class SqliteCheckpoints:
         packed: bytes = row[0]
         return packed
 
-    async def images(self, generation: int, *, after: int, bytes_max: int) -> list[StagedImage]:
+    async def owner_of(self, generation: int, key: bytes) -> int:
+        after = 0
+        try:
+            while found := await self._connections.copy(owner_in_slice, generation, after, key):
+                owner, after = found
+                if owner:
+                    return owner
+        except ValueError as error:
+            raise StoreError(f"{self._log.path}: {error}. {ADVICE}") from error
+        return 0
+
+    async def images(
+        self, generation: int, *, after: int, bytes_max: int, owner: int = ALL_OWNERS
+    ) -> list[StagedImage]:
         if generation not in self._found:
             raise StoreError(f"{self._log.path}: checkpoint {generation} is not kept any more")
         try:
-            return await self._connections.copy(next_images, generation, after, bytes_max)
+            return await self._connections.copy(next_images, generation, after, bytes_max, owner)
         except ValueError as error:
             raise StoreError(
                 f"{self._log.path}: {error}: it cannot be sent to another region. {ADVICE}"
             ) from error
 
-    async def sent(self, generation: int) -> Staged:
+    async def sent(self, generation: int, owner: int = ALL_OWNERS) -> Staged:
         stored = self._found[generation]
         sums, sent, last = Sums(), Staged(), 0
-        while found := await self._connections.copy(sums_of_slice, generation, last):
+        while found := await self._connections.copy(sums_of_slice, generation, last, owner):
             self._must_ascend(stored, last, found.last)
             sums, last = sums + found.sums, found.last
             sent = sent.plus(found.sent)
@@ -389,7 +415,7 @@ class SqliteCheckpoints:
 
     async def _forget_before(self, generation: int) -> None:
         self._reach("checkpoint.forget")
-        # They end to be checkpoints before anything goes that they have.
+        # They cease to be checkpoints before anything that they have is deleted.
         await self._write(
             "DELETE FROM checkpoint WHERE generation < ?", (generation,), what="table checkpoint"
         )
@@ -400,13 +426,13 @@ class SqliteCheckpoints:
         )
         for some in _slices([number for (number,) in dead], PUT_IMAGES.value):
             self._reach("checkpoint.forget-slice")
-            # What the index says is not taken at its word.
-            marks = ",".join("?" * len(some))
+            # The index is not trusted.
+            among, values = _among(some)
             rows = await self._scan(
-                f"SELECT number FROM image WHERE number IN ({marks}) AND +died <= ?",
-                (*some, generation),
+                f"SELECT number, length(head) + body_bytes FROM image WHERE {among} AND +died <= ?",
+                (*values, generation),
             )
-            await self._delete([number for (number,) in rows])
+            await self._delete([number for number, _ in rows], sum(size for _, size in rows))
 
     async def discard_after(self, generation: int) -> None:
         self._reach("checkpoint.discard")
@@ -449,11 +475,11 @@ class SqliteCheckpoints:
                 self._reach("checkpoint.discard-slice")
                 numbers = [number for (number,) in found]
                 if min(numbers) <= last:
-                    # What a checkpoint has would go, or nothing, for ever.
+                    # Else images of a checkpoint would be deleted, or this would never end.
                     raise StoreError(
                         f"{self._log.path}: the rows of table {table} are out of order. {ADVICE}"
                     )
-                await self._delete(numbers)
+                await self._delete(numbers, await self._size_of(numbers))
                 last = numbers[-1]
         revived = await self._scan("SELECT number FROM image WHERE died > ?", (generation,))
         for some in _slices([number for (number,) in revived], NUMBERS_PER_STATEMENT.value):
@@ -464,19 +490,22 @@ class SqliteCheckpoints:
                 what="table image",
             )
 
-    async def _delete(self, numbers: Sequence[int]) -> None:
+    async def _size_of(self, numbers: Sequence[int]) -> int:
+        """Bytes of those of the images that exist."""
+        among, values = _among(numbers)
+        ((size,),) = await self._scan(
+            f"SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image WHERE {among}", values
+        )
+        assert isinstance(size, int)
+        return size
+
+    async def _delete(self, numbers: Sequence[int], size: int) -> None:
+        """Delete images of ``size`` bytes in all."""
         if not numbers:
             return
-        marks = ",".join("?" * len(numbers))
-        ((size,),) = await self._scan(
-            "SELECT coalesce(sum(length(head) + body_bytes), 0) FROM image "
-            f"WHERE number IN ({marks})",
-            numbers,
-        )
+        among, values = _among(numbers)
         for table in ("body", "image"):
-            await self._write(
-                f"DELETE FROM {table} WHERE number IN ({marks})", numbers, what=f"table {table}"
-            )
+            await self._write(f"DELETE FROM {table} WHERE {among}", values, what=f"table {table}")
         self._image_bytes -= size
 
     # --- Plain work ---------------------------------------------------------------------------
@@ -492,8 +521,10 @@ class SqliteCheckpoints:
     async def _scan(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         return await self._connections.fetch(self._connections.keeper, query, values)
 
-    async def _write(self, statement: str, values: Sequence[object], *, what: str) -> None:
-        await self._connections.write(statement, values, what=what)
+    async def _write(
+        self, statement: str, values: Sequence[object], *, what: str, size: int = 0
+    ) -> None:
+        await self._connections.write(statement, values, what=what, size=size)
 
 
 def _slices(values: Sequence[T], count: int) -> Iterator[Sequence[T]]:
@@ -501,8 +532,21 @@ def _slices(values: Sequence[T], count: int) -> Iterator[Sequence[T]]:
         yield values[start : start + count]
 
 
+def _among(numbers: Sequence[int]) -> tuple[str, Sequence[int]]:
+    """A condition on ``number``, with its values: to be one of these.
+
+    Images that a checkpoint replaces are often neighbours, and SQLite steps from one such row to
+    the next.
+    """
+    ordered = sorted(numbers)
+    first, last = ordered[0], ordered[-1]
+    if ordered == list(range(first, last + 1)):
+        return "number BETWEEN ? AND ?", (first, last)
+    return f"number IN ({','.join('?' * len(ordered))})", ordered
+
+
 def _packed_parts(images: Sequence[Image], born: int) -> tuple[list[bytes], list[PutRows]]:
-    """Packed bodies, and the rows of what goes into one transaction each."""
+    """Packed bodies, and the rows for one transaction each."""
     frames = pack_bodies(images)
     parts: list[PutRows] = []
     start = size = 0

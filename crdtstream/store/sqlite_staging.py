@@ -1,16 +1,16 @@
-"""A staging in SQLite: the file ``staging.sqlite`` in the region's folder, while there is one.
+"""A staging in SQLite: the file ``staging.sqlite`` in the region's folder, while it is needed.
 
-    cut         id, source, vv, images, numbers, bytes, crc          one row
+    cut         id, source, vv, images, numbers, bytes, key, crc     one row
     image       number, kind, owner, lane, head, body_bytes, body_crc, crc
     body        number, packed, crc              of images of NODE, so that heads lie side by side
 
-A database of its own, in whose way no commit of the log ever stands.  All but ``load`` is done in
-a thread of its own.
+A database of its own, so no commit of the log is ever in its way.  All except ``load`` runs in a
+thread of its own.
 
-The cut is complete when the header of the file says so (``user_version``), and not in a row: then
-it can be read from a file that SQLite cannot read any more.  A file that is damaged and was never
-complete is worth nothing, and is discarded; a damaged one that was complete is kept and told of,
-as the log may build on it.
+The header of the file says if the cut is complete (``user_version``).  It is not in a row, so it
+can be read even from a file that SQLite can no longer read.  A damaged file that was never complete
+is worth nothing and is discarded.  A damaged one that was complete is kept and reported, as the log
+may build on it.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from crdtstream.store.writer import Writer
 T = TypeVar("T")
 
 STAGING_FILE: Final = "staging.sqlite"
-# What ``user_version`` says of a cut that is complete; 0 says that it is under way.
+# Value of ``user_version`` for a complete cut; 0: it is under way.
 COMPLETE: Final = 0x5354_4744
-# Where it stands in the file.
+# Its place in the file.
 VERSION_OFFSET: Final = 60
 VERSION_BYTES: Final = 4
 # Images that one read takes: heads, and with bodies.
@@ -69,6 +69,7 @@ CREATE TABLE cut (
     images INTEGER NOT NULL,
     numbers INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
+    key BLOB,
     crc INTEGER NOT NULL
 );
 CREATE TABLE image (
@@ -101,7 +102,7 @@ class SqliteStaging:
         self.path = path
         self._reach = failpoints.reach
         self._connection: Writer | None = None
-        # Opened when a body must be read and nobody can wait.
+        # Opened when a body must be read without waiting.
         self._at_once: sqlite3.Connection | None = None
         self._cut: StagedCut | None = None
         self._sums = Staged()
@@ -115,7 +116,7 @@ class SqliteStaging:
         A damaged one that is not complete is discarded.
 
         Raises:
-            StoreError: what is staged is complete and damaged, or the disk refused.
+            StoreError: the staged cut is complete and damaged, or the disk refused.
         """
         staging = cls(folder / STAGING_FILE, failpoints)
         if not staging.path.exists():
@@ -127,7 +128,7 @@ class SqliteStaging:
             if _may_be_complete(staging.path):
                 raise StoreError(f"{staging.path}: {error}. {ADVICE}") from error
             logger.warning(
-                "a bootstrap begins anew: what was staged is damaged",
+                "a bootstrap begins again: what was staged is damaged",
                 file=str(staging.path),
                 reason=str(error),
             )
@@ -196,7 +197,7 @@ class SqliteStaging:
             await self._call(_begin, cut, what="what is staged")
             await asyncio.to_thread(_sync_folder, self.path.parent)
         except BaseException as error:
-            # Nothing of it counts: it is made anew, or found without a cut and discarded.
+            # Nothing of it counts: it is made again, or found without a cut and discarded.
             with contextlib.suppress(StoreError):
                 await self.discard()
             if isinstance(error, (*DAMAGED, OSError)):
@@ -259,7 +260,7 @@ class SqliteStaging:
             ) from error
 
     async def close(self) -> None:
-        """Close the files; what was staged stays."""
+        """Close the files; the staged images stay."""
         await self._close()
 
     # --- Reading ------------------------------------------------------------------------------
@@ -341,9 +342,9 @@ class SqliteStaging:
 
 
 class StagedFolder:
-    """What a folder has staged and complete, read without changing anything.
+    """The complete cut that a folder has staged, read without changing anything.
 
-    For whoever looks at the folder of a node that does not run.
+    For checks of the folder of a node that does not run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -422,7 +423,7 @@ def heads_by_key(path: Path) -> Iterator[list[Image]]:
     Raises:
         StoreError: one is damaged.
     """
-    # A connection of its own, as whoever reads may stop in between.
+    # A connection of its own, as the reader may stop in between.
     with contextlib.closing(_reading(path)) as connection:
         try:
             rows = connection.execute(
@@ -485,7 +486,7 @@ def _begin(connection: sqlite3.Connection, cut: StagedCut) -> None:
         for statement in _TABLES.split(";"):
             connection.execute(statement)
         columns = _cut_columns(cut)
-        connection.execute("INSERT INTO cut VALUES (?,?,?,?,?,?,?)", (*columns, _crc_of(columns)))
+        connection.execute("INSERT INTO cut VALUES (?,?,?,?,?,?,?,?)", (*columns, _crc_of(columns)))
     # From here on a power cut may take the last transactions back: they are sent again then.
     connection.execute("PRAGMA synchronous = NORMAL")
 
@@ -520,7 +521,7 @@ def _complete(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX IF NOT EXISTS image_of_key ON image (owner)")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA user_version = {COMPLETE}")
-    # So that the header says it, too: a file that SQLite cannot read is told apart by that.
+    # So that the header says it, too: the only part to go by if SQLite cannot read the file.
     _move_wal(connection)
 
 
@@ -543,7 +544,7 @@ def _read_cut(connection: sqlite3.Connection) -> tuple[StagedCut, Staged, int, i
     Raises:
         DAMAGED, ValueError: it is not what was written.
     """
-    # Whoever closed the file last may not have set that.
+    # The process that closed the file last may not have set that.
     connection.execute("PRAGMA synchronous = NORMAL")
     query = "SELECT 1 FROM sqlite_master WHERE name = 'cut'"
     if connection.execute(query).fetchone() is None:
@@ -558,10 +559,11 @@ def _read_cut(connection: sqlite3.Connection) -> tuple[StagedCut, Staged, int, i
                 int(images),
                 int(numbers),
                 int(size),
+                (bytes() | None) as key,
                 int(crc),
             ) as columns
         ] if len(cut_id) == CUT_ID_BYTES and _crc_of(columns[:-1]) == crc:
-            cut = StagedCut(cut_id, RegionId(source), parse_vv(vv), images, numbers, size)
+            cut = StagedCut(cut_id, RegionId(source), parse_vv(vv), images, numbers, size, key)
         case _:
             raise ValueError("table cut is damaged")
     found = connection.execute(_SUMS).fetchone()
@@ -616,19 +618,21 @@ def _read_some(connection: sqlite3.Connection, after: int) -> tuple[Staged, int]
         f"SELECT {columns}, body.packed, body.crc FROM image LEFT JOIN body USING (number) "
         "WHERE image.number > ? ORDER BY image.number LIMIT ?"
     )
-    rows = connection.execute(query, (after, BODIES_PER_READ.value)).fetchall()
-    numbers = size = 0
-    for *row, packed, crc in rows:
-        number, kind, _, _, head, body_bytes, of_body, _ = row
-        is_sound = _is_sound_row(row) and number > after
-        if kind == Kind.NODE:
-            is_sound = is_sound and crc == of_body and is_sound_body(number, packed, crc)
-        if not is_sound:
-            raise ValueError(f"image {number} is damaged (checksum)")
-        numbers += number
-        size += len(head) + body_bytes
-        after = number
-    return (Staged(len(rows), numbers, size), after) if rows else None
+    images = numbers = size = 0
+    # Row by row: strings and macro nodes are large.
+    with contextlib.closing(connection.execute(query, (after, BODIES_PER_READ.value))) as rows:
+        for *row, packed, crc in rows:
+            number, kind, _, _, head, body_bytes, of_body, _ = row
+            is_sound = _is_sound_row(row) and number > after
+            if kind == Kind.NODE:
+                is_sound = is_sound and crc == of_body and is_sound_body(number, packed, crc)
+            if not is_sound:
+                raise ValueError(f"image {number} is damaged (checksum)")
+            images += 1
+            numbers += number
+            size += len(head) + body_bytes
+            after = number
+    return (Staged(images, numbers, size), after) if images else None
 
 
 def _is_sound_row(row: Sequence[Any]) -> bool:
@@ -654,7 +658,7 @@ def _fetch(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, 
 
 
 def _cut_columns(cut: StagedCut) -> tuple[object, ...]:
-    return (cut.id, cut.source, format_vv(cut.vv), cut.images, cut.numbers, cut.bytes)
+    return (cut.id, cut.source, format_vv(cut.vv), cut.images, cut.numbers, cut.bytes, cut.key)
 
 
 def _crc_of(columns: Sequence[object]) -> int:
@@ -662,7 +666,7 @@ def _crc_of(columns: Sequence[object]) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Remove a database that nobody has open."""
+    """Remove a database that no connection has open."""
     is_there = path.exists()
     # The database last: while it is there, the others are its own.
     for one in (path.with_name(path.name + "-shm"), wal_of(path), path):
@@ -672,7 +676,10 @@ def _remove(path: Path) -> None:
 
 
 def _may_be_complete(path: Path) -> bool:
-    """What the header of a file says that SQLite cannot read, and that nobody has open."""
+    """True if the header of the file says so; SQLite need not be able to read the file.
+
+    No process has it open.
+    """
     try:
         with path.open("rb") as file:
             header = file.read(VERSION_OFFSET + VERSION_BYTES)

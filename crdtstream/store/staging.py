@@ -4,15 +4,15 @@
                        │           └ every image is read back from the file; only now it is complete
                        └ ``staged`` says after which number a transfer that broke goes on
 
-One cut at a time: ``begin`` forgets what there was.  The images keep the numbers that the sender
-gave them.  As image of one of this region's macro nodes such a number is ``STAGED`` and the number
+One cut at a time: ``begin`` discards an earlier one.  The images keep the numbers that the sender
+gave them.  As image of one of this region's macro nodes such a number is ``STAGED`` plus the number
 (``core/checkpoint/parts.py``); ``load_staged`` and ``fetch_staged`` take it apart.
 
 Always so:
-  * Numbers ascend.  So the last one says what is there, and what is missing is noticed by the sums
-    of the cut.
+  * Numbers ascend.  So the last one says which images have arrived, and the sums of the cut show
+    missing ones.
   * Each image has a checksum over all of it.  The sender computes it, and it is kept.
-  * What is complete was read back from the disk after a sync, and equals what was put.
+  * A complete cut was read back from the disk after a sync, and equals what was put.
 
 Two implementations under one contract: ``MemoryStaging`` here for tests and simulations,
 ``SqliteStaging`` in ``sqlite_staging.py`` for nodes.
@@ -23,23 +23,29 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import RegionId
-from crdtstream.core.merge.sent import SentKey, SentState, sent_key, sent_members
+from crdtstream.core.merge.sent import SentKey, SentState, sent_histories, sent_key, sent_members
 from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
 
 CUT_ID_BYTES: Final = 16
-# What is pending is a fact of the sender's region alone.
+# Pending entries are local to the sender's region.
 NOT_SENT: Final = Kind.PENDING
+# The images of all keys; else those of the key with this number.
+ALL_OWNERS: Final = -1
 
-# What a checksum begins with: the columns, with the lengths of head and body.
+# The beginning of checksummed bytes: the columns, with the lengths of head and body.
 _CHECKED_FIELDS: Final = b"%d,%d,%d,%d,%d,%d,%d,"
+
+
+# ``bytes`` is a count below.
+Key: TypeAlias = bytes
 
 
 class Staged(NamedTuple):
@@ -67,7 +73,8 @@ class StagedCut:
         id: of 16 bytes, random, chosen by the sender for each transfer.
         source: the sender.
         vv: the version vector at the cut.
-        images, numbers, bytes: what is sent, summed up as in ``Staged``.
+        images, numbers, bytes: sums of what is sent, as in ``Staged``.
+        key: only this one is sent, and what is the region's as a whole; None: all keys are.
     """
 
     id: bytes
@@ -76,6 +83,7 @@ class StagedCut:
     images: int
     numbers: int
     bytes: int
+    key: Key | None = None
 
     def __post_init__(self) -> None:
         assert len(self.id) == CUT_ID_BYTES
@@ -104,7 +112,7 @@ class StagedImage(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is as its sender had it."""
+        """True if it is as its sender had it."""
         return self.crc == image_crc(
             self.number,
             self.kind,
@@ -121,7 +129,7 @@ class StagedImage(NamedTuple):
 
 
 class StagedState(Protocol):
-    """What is needed of a state that is complete: nothing of it changes."""
+    """A complete staged state; nothing of it changes."""
 
     @property
     def complete(self) -> StagedCut | None:
@@ -162,10 +170,10 @@ class StagedState(Protocol):
 
 
 class Staging(StagedState, Protocol):
-    """What a region needs of the place where it stages.
+    """Store of a staging, as a region needs it.
 
-    One task at a time writes (``begin`` to ``discard``).  Whatever raises StoreError has changed
-    nothing that counts, and may be called again.
+    One task at a time writes (``begin`` to ``discard``).  A call that raises StoreError has changed
+    nothing that counts, and may be repeated.
     """
 
     def staged(self) -> tuple[StagedCut, int] | None:
@@ -177,7 +185,7 @@ class Staging(StagedState, Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of the cut is here, read back and durable."""
+        """True if all of the cut is here, read back and durable."""
 
     async def begin(self, cut: StagedCut) -> None:
         """Forget what was staged, and start this cut; durable when it returns.
@@ -206,7 +214,7 @@ class Staging(StagedState, Protocol):
         """
 
     async def discard(self) -> None:
-        """Forget what was staged, and give its space back.
+        """Discard what was staged, and free its space.
 
         Raises:
             StoreError: the disk refused.
@@ -322,8 +330,9 @@ class MemoryStaging:
 
 
 def is_staged(staging: StagedState, merged: Merged) -> bool:
-    """Whether the state that a record of the log names is here."""
-    return staging.complete is not None and staging.complete.id == merged.cut_id
+    """True if the state that a record of the log names is here."""
+    cut = staging.complete
+    return cut is not None and (cut.id, cut.key) == (merged.cut_id, merged.key)
 
 
 def staged_state(staging: StagedState, merged: Merged) -> SentState:
@@ -344,7 +353,8 @@ def staged_state(staging: StagedState, merged: Merged) -> SentState:
     def again(owner: int) -> SentKey:
         return sent_key(staging.of_key(owner), merged.source)
 
-    return SentState(keys, again, sent_members(staging.root()))
+    root = staging.root()
+    return SentState(keys, again, sent_members(root), sent_histories(root))
 
 
 # --- Checksums ------------------------------------------------------------------------------------
@@ -402,7 +412,7 @@ async def fetch_staged(
     """Bodies of images whose numbers are ``STAGED`` or more, by these numbers.
 
     Args:
-        must: somebody waits for the first one; otherwise what cannot be read is left out.
+        must: a caller waits for the first one; otherwise what cannot be read is left out.
 
     Raises:
         StoreError: there is no staging, or it cannot read the first one.

@@ -25,9 +25,11 @@ class Tail:
 
     def push(self, records: Iterable[Logged]) -> None:
         for logged in records:
+            assert not self.records or logged.seq == self.records[-1].seq + 1, "a gap"
             self.records.append(logged)
             self.bytes += record_bytes(logged.record)
-        self.bound(self.bytes_max)
+        if self.bytes > self.bytes_max:
+            self.bound(self.bytes_max)
 
     def bound(self, bytes_max: int) -> None:
         """Keep no more than that from now on, but the last record."""

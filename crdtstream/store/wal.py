@@ -1,9 +1,9 @@
 """SQLite's write-ahead log, checked frame by frame.
 
-SQLite itself stops at the first frame that does not fit and takes what comes before it, without a
-word: after a crash that is what it should do, but a flipped bit in the middle loses every commit
-behind it in the same way.  What tells them apart is whether a whole commit stands *behind* a frame
-that is not whole.  Single frames may: a transaction that a crash cut off is written over from its
+SQLite itself stops at the first frame that does not fit and takes what comes before it, without an
+error.  After a crash that is right, but a flipped bit in the middle loses every commit behind it in
+the same way.  The difference: only damage leaves a whole commit *behind* a frame that is not whole.
+A crash may leave single frames there: a transaction that it cut off is overwritten from its
 beginning, and the rest of it stays behind.
 
     header   magic, version, page size, sequence, salt, salt, checksum, checksum     32 bytes
@@ -11,11 +11,11 @@ beginning, and the rest of it stays behind.
              then the page
     ...      frames of an earlier round may follow, with other salts, or zeros
 
-A lost block of the disk may take the header of a frame, and its salts with it.  So all of the file
-is looked at: frames of an earlier round have other salts for certain, whatever comes before them.
+A lost block of the disk may take the header of a frame, and its salts with it.  So the whole file
+is read: frames of an earlier round always have other salts, whatever comes before them.
 
-A checksum goes on from that of the frame before it, over the first 8 bytes of the frame's header
-and the page.  Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+A checksum continues that of the frame before it, over the first 8 bytes of the frame's header and
+the page.  Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 """
 
 import struct
@@ -39,13 +39,13 @@ Checksum = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class WalState:
-    """What a WAL holds.
+    """Content of a WAL.
 
     Attributes:
         frames: whole frames of this round, up to the first that is not.
         committed: those of them up to the last commit; SQLite takes these.
-        damage: what is wrong; empty if nothing is.
-        unfinished: whether a transaction at the end is not whole: a crash cut it off, or its end is
+        damage: text of the damage; empty if there is none.
+        unfinished: a transaction at the end is not whole: a crash cut it off, or its end is
             damaged.
     """
 

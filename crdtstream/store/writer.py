@@ -1,13 +1,13 @@
-"""The connection that writes the log: at once, by who asks, or in a thread of its own.
+"""The connection that writes the log: at once in the caller's thread, or in a thread of its own.
 
-Handing a commit to a thread and back costs more than the commit itself, and on a busy event loop
-many times more, since the thread has to wait for the interpreter's lock before it can say that it
-is done.  So what takes microseconds is done where it is asked for.  What may take long, or has to
-wait for somebody else's lock, goes to the thread.
+Handing a commit to a thread and back costs more than the commit itself.  On a busy event loop it
+costs many times more, as the thread has to wait for the interpreter's lock before it can report the
+end.  So a commit of microseconds runs in the caller's thread.  A commit that may take long, or has
+to wait for the lock of another connection, runs in the writer's thread.
 
 One connection serves both, so that its prepared statements and its way of syncing are the same.
-Only one of the two may be under way: whoever calls has the turn (``connections.py``), and keeps it
-until the thread is done, also when he is cancelled.
+Only one of the two may be under way: the caller has the turn (``connections.py``), and keeps it
+until the thread is done, even if the caller is cancelled.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from crdtstream.core.size import Size
 
 T = TypeVar("T")
 
-# How long the thread waits for the lock of another process, say a shell of SQLite's.
+# Longest wait of the thread for the lock of another process, say a shell of SQLite's.
 LOCK_MS_MAX: Final = Size(5_000, least=100)
 
 
@@ -46,7 +46,7 @@ class Writer:
         """Run a statement that returns nothing, without waiting for a lock.
 
         Returns:
-            False: somebody else is writing, and nothing was done.
+            False: another connection is writing, and nothing was done.
 
         Raises:
             sqlite3.Error: nothing was done.
@@ -80,7 +80,7 @@ class Writer:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # Who is next must not find the connection in use, however often this is cancelled.
+            # The next caller must not find the connection in use, however often this is cancelled.
             while not running.done():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((running,))
@@ -102,8 +102,8 @@ class Writer:
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether a statement failed because somebody else is writing."""
-    # The lower byte is the kind of error, the others tell more of it.
+    """True if a statement failed because another connection is writing."""
+    # The lower byte is the kind of error, the others are details.
     return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 

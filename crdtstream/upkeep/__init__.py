@@ -1,1 +1,1 @@
-"""What an operator does with a region's folder: check it, show it, back it up, restore it."""
+"""Upkeep of a region's folder by an operator: check it, show it, back it up, restore it."""

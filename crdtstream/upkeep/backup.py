@@ -1,12 +1,12 @@
 """A backup: the cut of a running node, as a folder with a manifest.
 
     BACKUP/
-        manifest.json     whose it is, the cut, a checksum of each file
+        manifest.json     region and database, the cut, a checksum of each file
         log.sqlite        the checkpoint and the rows of the cut, and the settings; as in a node's
                           folder
 
 It is written under a name of its own, ``BACKUP.unfinished-…``, read back, and renamed at the end.
-So what bears the name is whole, and what a crash leaves does not bear it.
+So a folder with the final name is whole, and a crash leaves none with that name.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from typing import Final
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.checksums import body_crc
-from crdtstream.store.claim import FORMATS_UNPACKED, FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import (
     CHECKPOINT_COLUMNS,
     CHECKSUM_KEY,
     IMAGE_COLUMNS,
+    TABLES,
     meta_checksum,
     read_checkpoint,
     read_image_row,
@@ -85,9 +85,9 @@ def check_free(folder: Path) -> None:
         UpkeepError: something is.
     """
     if folder.exists() and not folder.is_dir():
-        raise UpkeepError(f"{folder}: is no folder; name one that is not there yet")
+        raise UpkeepError(f"{folder}: is no folder; name a new one")
     if folder.is_dir() and any(folder.iterdir()):
-        raise UpkeepError(f"{folder}: is not empty; name a folder that is not there yet")
+        raise UpkeepError(f"{folder}: is not empty; name a new or an empty folder")
     if not folder.absolute().parent.is_dir():
         raise UpkeepError(f"{folder.absolute().parent}: no such folder; make it first")
 
@@ -97,7 +97,7 @@ def _write(
 ) -> Manifest:
     log = unfinished / LOG_FILE
     with contextlib.closing(sqlite3.connect(log, isolation_level=None)) as connection:
-        # If anything goes wrong, the whole file goes.
+        # If anything fails, the whole file is deleted.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
@@ -120,14 +120,13 @@ def _verified(log: Path, begin: pb.BackupBegin, progress: Progress) -> Manifest:
     report = Report()
     identity = identity_of(dict(begin.meta))
     with contextlib.closing(connect(log, is_locked=True)) as connection:
-        check_sqlite(connection, identity, report, progress)
+        check_sqlite(connection, report, progress)
         effects = check_log(connection, identity, report, progress)
         check_images(connection, report, progress)
     if effects is None or not report.is_sound or effects.rows != _rows_of(begin):
         damage = [check.found for check in report.checks if check.verdict is Verdict.DAMAGE]
         raise UpkeepError(f"the backup is not sound: {'; '.join(damage)}; {_AGAIN}")
     return Manifest(
-        format_version=identity.format_version,
         region=identity.region,
         database_id=identity.database_id,
         database_uid=identity.database_uid,
@@ -155,14 +154,13 @@ def sync_file(path: Path) -> None:
 
 
 def write_meta(connection: sqlite3.Connection, meta: Mapping[str, str]) -> None:
-    """Write settings, and none but these, with their checksum where the format has one.
+    """Write settings, and none but these, with their checksum.
 
     Raises:
         sqlite3.Error: they cannot be written.
     """
     kept = {name: value for name, value in meta.items() if name != CHECKSUM_KEY}
-    if kept["format_version"] not in FORMATS_WITHOUT_CHECKSUM:
-        kept[CHECKSUM_KEY] = meta_checksum(kept)
+    kept[CHECKSUM_KEY] = meta_checksum(kept)
     connection.execute("DELETE FROM meta")
     connection.executemany("INSERT INTO meta VALUES (?, ?)", sorted(kept.items()))
 
@@ -179,20 +177,19 @@ def _receive(
         raise UpkeepError(f"the node sent no backup; {_AGAIN}")
     begin = first.begin
     meta = dict(begin.meta)
-    for statement in identity_of(meta).tables.values():
+    for statement in TABLES.values():
         connection.execute(statement)
     write_meta(connection, meta)
     if begin.HasField("checkpoint"):
         _put_checkpoint(connection, begin.checkpoint)
-    # What an older node sends is kept in its format.
-    packer = None if meta["format_version"] in FORMATS_UNPACKED else RowPacker()
+    packer = RowPacker()
     rows, rows_wanted = 0, _rows_of(begin)
     images, images_wanted = 0, begin.checkpoint.images
     for part in parts:
         if part.HasField("end"):
             if not (rows == part.end.rows == rows_wanted and images == images_wanted):
                 raise UpkeepError(
-                    f"{rows} rows came of {rows_wanted}, {images} images of {images_wanted}; "
+                    f"{rows} rows arrived of {rows_wanted}, {images} images of {images_wanted}; "
                     f"{_AGAIN}"
                 )
             if next(parts, None) is not None:
@@ -224,10 +221,10 @@ def _put_checkpoint(connection: sqlite3.Connection, sent: pb.BackupCheckpoint) -
         *(sent.generation, sent.seq, sent.vv, sent.images_made, sent.made_ms, sent.first_number),
         *(sent.images, sent.numbers, sent.crcs, sent.bytes, sent.crc),
     )
-    # The node had verified it, and nobody else has one to go back to.
+    # The node had verified it, and no other one can be used instead.
     stored, is_sound = read_checkpoint((*columns, 1))
     if stored is None or not is_sound:
-        raise UpkeepError(f"checkpoint {sent.generation} came damaged; {_AGAIN}")
+        raise UpkeepError(f"checkpoint {sent.generation} arrived damaged; {_AGAIN}")
     connection.execute(
         f"INSERT INTO checkpoint ({CHECKPOINT_COLUMNS}) VALUES ({_marks(len(columns) + 1)})",
         (*columns, 1),
@@ -245,7 +242,7 @@ def _put_images(connection: sqlite3.Connection, images: Sequence[pb.BackupImage]
         if row is not None and row.body is None:
             is_sound = is_sound and body_crc(sent.number, sent.packed) == sent.body_crc
         if row is None or not is_sound:
-            raise UpkeepError(f"image {sent.number} came damaged; {_AGAIN}")
+            raise UpkeepError(f"image {sent.number} arrived damaged; {_AGAIN}")
         connection.execute(
             f"INSERT INTO image ({IMAGE_COLUMNS}) VALUES ({_marks(len(columns))})", columns
         )
@@ -259,7 +256,7 @@ def _marks(count: int) -> str:
 
 
 def _columns(
-    rows: Iterable[pb.BackupRow], before: int, packer: RowPacker | None
+    rows: Iterable[pb.BackupRow], before: int, packer: RowPacker
 ) -> Iterator[tuple[object, ...]]:
     for seq, row in enumerate(rows, before + 1):
         batch = row.batch if row.HasField("batch") else None
@@ -267,11 +264,8 @@ def _columns(
         record = Record(RegionId(row.origin), row.first_n, row.last_n, batch, local)
         logged = Logged(seq, record)
         if row.seq != seq or record_crc(logged) != row.crc:
-            raise UpkeepError(f"row {seq} came damaged; {_AGAIN}")
-        if packer is None:
-            yield seq, row.origin, row.first_n, row.last_n, batch, local, row.crc
-        else:
-            yield packer.columns(logged)
+            raise UpkeepError(f"row {seq} arrived damaged; {_AGAIN}")
+        yield packer.columns(logged)
 
 
 def _parts(pieces: Iterable[pb.BackupPiece]) -> Iterator[pb.BackupPart]:
@@ -280,7 +274,7 @@ def _parts(pieces: Iterable[pb.BackupPiece]) -> Iterator[pb.BackupPart]:
     offset = 0
     for piece in pieces:
         if piece.offset != offset or zlib.crc32(piece.data) != piece.crc:
-            raise UpkeepError(f"byte {offset} of the backup came damaged; {_AGAIN}")
+            raise UpkeepError(f"byte {offset} of the backup arrived damaged; {_AGAIN}")
         waiting += piece.data
         offset += len(piece.data)
         at = 0

@@ -1,13 +1,13 @@
 """A consistent cut of a folder that its node goes on writing to, as a stream of bytes.
 
-The images of a checkpoint never change, and the log is only ever added to behind its last row: so
-the newest checkpoint and the rows up to one of them are the state of a moment, whenever they are
-read.  A ``Hold`` keeps the node from deleting them meanwhile.  They are read a few at a time, each
-time in a short transaction, in a thread: the node's loop is not held, nothing is written to its
-folder, and what a backup takes of memory does not depend on the size of the state.
+The images of a checkpoint never change, and the log only grows at its end.  So the newest
+checkpoint and the rows up to one of them are the state of a moment, whenever they are read.  A
+``Hold`` keeps the node from deleting them during the copy.  They are read a few at a time, each
+time in a short transaction, in a thread.  So the node's loop is not blocked, nothing is written to
+its folder, and a backup takes little memory, whatever the size of the state.
 
-Only rows are in the cut that no power cut can take back from the node: else a region could issue a
-dot again that a backup has as something else.
+The cut has only rows that no power cut can take back from the node.  Otherwise a region could issue
+a dot again, for another effect than the one in the backup.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, ImageRow, StoredCheckpoint, Sums
 from crdtstream.store.log import Logged
 from crdtstream.store.lost_end import LAST_KEY
+from crdtstream.store.meta import VOLUME_KEY
 from crdtstream.store.rows import record_crc
 from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.reading import (
@@ -42,9 +43,9 @@ from crdtstream.upkeep.reading import (
 from crdtstream.v1 import admin_pb2 as pb
 
 PIECE_BYTES: Final = 256 << 10
-# What only the folder itself can say, of itself.
+# Settings of this very folder, which no copy has.
 OF_THIS_FOLDER: Final = frozenset(
-    {"opening", "clean_shutdown", "fsync", LAST_KEY, ABSENCES_KEY, CHECKSUM_KEY}
+    {"opening", VOLUME_KEY, "clean_shutdown", "fsync", LAST_KEY, ABSENCES_KEY, CHECKSUM_KEY}
 )
 LENGTH: Final = struct.Struct("<I")
 _NO_BACKUP: Final = (
@@ -68,14 +69,14 @@ async def cut_of_folder(
             async for piece in pieces:
                 hold.go_on()
                 yield piece
-                # What is read from here on must still be there.
+                # The rows and images that are read from here on must still exist.
                 hold.go_on()
 
 
 async def _in_thread(
     pieces: Generator[pb.BackupPiece, None, None],
 ) -> AsyncGenerator[pb.BackupPiece, None]:
-    # Who asked may go while a thread still reads.
+    # The caller may be cancelled while a thread still reads.
     reading = threading.Lock()
 
     def next_piece() -> pb.BackupPiece | None:
@@ -96,9 +97,9 @@ async def _in_thread(
 def _sync_wal(path: Path) -> None:
     """Have what is committed on the disk for good.
 
-    Not by a checkpoint of SQLite's: while anybody reads, that may sync nothing.  What is not in the
-    WAL any more was synced when it left.  (Only the WAL may be opened here: closing another file of
-    SQLite's would let go the locks that this process has on it.)
+    Not by a checkpoint of SQLite's: while another connection reads, that may sync nothing.  What is
+    no longer in the WAL was synced when it left.  (Only the WAL may be opened here: closing another
+    file of SQLite's would release the locks that this process has on it.)
     """
     wal = path.with_name(path.name + "-wal")
     try:

@@ -1,9 +1,9 @@
 """A folder as JSON lines: what it is, its newest checkpoint image by image, then its records.
 
 It reads in short transactions and keeps no more than one read in memory, besides the names of keys
-and consumers.  On a folder that is in use the records are what was committed when the dump began,
-each once and in order; a checkpoint that is replaced while it is shown ends with a line that says
-so.
+and consumers.  On a folder that is in use it shows the records that were committed when the dump
+began, each once and in order.  A checkpoint that is replaced while it is shown ends with a line
+that says so.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from crdtstream.upkeep.shown_images import KINDS, ImagesShown
 
 
 class Part(Enum):
-    """What of a folder is shown."""
+    """Part of a folder that is shown."""
 
     LOG = "log"
     CHECKPOINT = "checkpoint"
@@ -60,7 +60,7 @@ def dump_folder(
             last = last_seq(connection)
         except DAMAGED as error:
             raise UpkeepError(
-                f"{path}: {error}; `crdtstream fsck` tells what is damaged"
+                f"{path}: {error}; `crdtstream fsck` shows what is damaged"
             ) from error
         try:
             first = max(first, identity_of(meta).first_seq)

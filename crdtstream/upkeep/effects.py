@@ -1,4 +1,4 @@
-"""What the rows of a log say, one after the other, and what is wrong with them."""
+"""Reads the rows of a log one after the other, and notes what is wrong with them."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from crdtstream.store.log import Logged
 
 @dataclass(slots=True)
 class Effects:
-    """What the rows of a log say, and what is wrong with them, by check.
+    """Sums of the rows of a log, and what is wrong with the rows, by check.
 
     Attributes:
         vv: how many effects of each origin there are without a gap.
@@ -29,7 +29,7 @@ class Effects:
     out_of_order: list[str] = field(default_factory=list)
 
     def take(self, logged: Logged) -> None:
-        """The next row."""
+        """Take the next row."""
         self.rows += 1
         record = logged.record
         where = f"row {logged.seq}"

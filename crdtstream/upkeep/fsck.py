@@ -2,16 +2,16 @@
 
     manifest     of a backup
     files        the WAL, the file's size, SQLite's own check, the tables
-    settings     whose folder it is
+    settings     region and database of the folder
     rows         every checksum, no position missing, every batch and change decodes
     effects      each origin's dots without gaps, every context covered
     images       every checksum and sum, each macro node against its head
     staging      every image of another region's state that was copied, if one was
-    state        the newest checkpoint, and the log behind it lived through again: lanes ascend,
-                 pending entries lie inside them
-    digest       the same from every checkpoint, and from the whole log where it is there
+    state        the newest checkpoint, and the log behind it replayed: lanes ascend, pending
+                 entries lie inside them
+    digest       the same from every checkpoint, and from the whole log where that exists
 
-Each layer is looked at as far as what lies below it allows.  Nothing is changed.
+Each layer is checked as far as the layers below it allow.  Nothing is changed.
 """
 
 import contextlib
@@ -22,16 +22,17 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.clock import format_vv
+from crdtstream.core.incarnations import incarnations_of
 from crdtstream.core.membership.encoding import decode_kept
 from crdtstream.core.tuning import TUNABLES
 from crdtstream.core.uid import parse_uid
-from crdtstream.store.claim import FORMATS_WITHOUT_CHECKSUM
 from crdtstream.store.errors import DAMAGED, StoreError
+from crdtstream.store.format_number import FORMAT_KEY, KEY_BEFORE
 from crdtstream.store.layout import ABSENCES_KEY, CHECKSUM_KEY, meta_checksum, parse_vv
 from crdtstream.store.layout import TABLES as TABLES_MADE
 from crdtstream.store.log import Fsync
 from crdtstream.store.lost_end import LAST_KEY, expected_of, find_loss
-from crdtstream.store.meta import MEMBERSHIP_KEY
+from crdtstream.store.meta import INCARNATIONS_KEY, MEMBERSHIP_KEY, VOLUME_KEY
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
 from crdtstream.store.sqlite_staging import StagedFolder
@@ -71,11 +72,13 @@ _PAGE_BYTES: Final = slice(16, 18)
 
 _OPENING: Final = re.compile(r"0 revoked|\d+ \d+:\d+:\d+")
 _SETTINGS: Final = {
-    "format_version": re.compile(r"\d+"),
+    FORMAT_KEY: re.compile(r"\d+"),
+    KEY_BEFORE: re.compile(r"\d+"),
     "region": re.compile(r"\d+"),
     "database_id": re.compile(r".+"),
     "database_declared": re.compile(r"yes|no"),
     "opening": _OPENING,
+    VOLUME_KEY: re.compile(r"[\x21-\x7e]{0,200}"),
     "fsync": re.compile("|".join(fsync.value for fsync in Fsync)),
     "clean_shutdown": re.compile(r"yes|no"),
     FIRST_KEY: re.compile(r"\d+"),
@@ -115,7 +118,7 @@ def check_folder(folder: Path, progress: Progress = no_progress, *, expect: str 
 def _check_content(path: Path, report: Report, progress: Progress) -> None:
     with contextlib.closing(connect(path, is_locked=True)) as connection:
         identity = _check_settings(path, connection, report)
-        check_sqlite(connection, identity, report, progress)
+        check_sqlite(connection, report, progress)
         effects = check_log(connection, identity, report, progress)
         images = check_images(connection, report, progress)
         if identity is None or effects is None:
@@ -130,7 +133,7 @@ def _check_content(path: Path, report: Report, progress: Progress) -> None:
 
 
 def _check_staged(folder: Path, report: Report) -> StagedFolder | None:
-    """What the folder has of another region's state; None: it is damaged."""
+    """Check the copy of another region's state in the folder; None: it is damaged."""
     try:
         staged = StagedFolder(folder)
         staged.check()
@@ -153,7 +156,7 @@ def _back_to(base: Base, images: ImagesFound | None, report: Report) -> int | No
         return None
     if not damaged and not images.leftovers:
         return None
-    # What stays must be sound as a whole: also the checkpoints before it.
+    # All that stays must be sound: also the checkpoints before it.
     generation = base.generation
     older = [one for number, one in images.by_generation.items() if number <= generation]
     return generation if all(one.is_sound for one in older) else None
@@ -186,8 +189,8 @@ def _check_files(path: Path, report: Report) -> None:
         report.note(
             "WAL",
             Verdict.NOTE,
-            f"{wal.name}: {state.damage}; every row that must be there is, and a power cut may "
-            "leave such a rest of what was not synced",
+            f"{wal.name}: {state.damage}; no row that must exist is missing, and a power cut may "
+            "leave such remains of what was not synced",
         )
     elif state.damage:
         report.note("WAL", Verdict.DAMAGE, f"{wal.name}: {state.damage}")
@@ -210,20 +213,15 @@ def _check_files(path: Path, report: Report) -> None:
 
 
 def _is_left_by_power_cut(path: Path) -> bool:
-    """Whether a start, too, would find that nothing is lost with what stands behind the damage."""
+    """True if a start, too, would find that nothing behind the damage is lost."""
     try:
         return find_loss(path) is None
-    except (OSError, sqlite3.Error):
+    except (OSError, StoreError, sqlite3.Error):
         return False
 
 
-def check_sqlite(
-    connection: sqlite3.Connection,
-    identity: Identity | None,
-    report: Report,
-    progress: Progress,
-) -> None:
-    """What SQLite says of the file, and whether its tables are those of this program."""
+def check_sqlite(connection: sqlite3.Connection, report: Report, progress: Progress) -> None:
+    """Note what SQLite finds in the file, and whether its tables are those of this program."""
     progress("SQLite's check", 0, 1)
     try:
         found = connection.execute(f"PRAGMA integrity_check({SQLITE_ERRORS_MAX})").fetchall()
@@ -233,7 +231,7 @@ def check_sqlite(
     is_fine = errors == ["ok"]
     report.note(SQLITE, Verdict.SOUND if is_fine else Verdict.DAMAGE, several(errors))
     try:
-        differs = _wrong_tables(connection, TABLES_MADE if identity is None else identity.tables)
+        differs = _wrong_tables(connection)
     except DAMAGED as error:
         differs = [str(error)]
     report.note(TABLES, *verdict_on(differs, "as this program makes them"))
@@ -244,19 +242,19 @@ def check_sqlite(
     progress("SQLite's check", 1, 1)
 
 
-def _wrong_tables(connection: sqlite3.Connection, wanted: Mapping[str, str]) -> list[str]:
+def _wrong_tables(connection: sqlite3.Connection) -> list[str]:
     """Tables and indexes that are not as this program makes them."""
     schema = connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name")
     found = {_shown(name): _shown(sql) for name, sql in schema}
-    common = wanted.keys() & found.keys()
+    common = TABLES_MADE.keys() & found.keys()
     return [
-        *(_missing(name) for name in wanted if name not in found),
+        *(_missing(name) for name in TABLES_MADE if name not in found),
         *(
             f"{name} is not as it was made"
             for name in sorted(common)
-            if found[name] != wanted[name]
+            if found[name] != TABLES_MADE[name]
         ),
-        *(f"{name} is none of this program's" for name in found if name not in wanted),
+        *(f"{name} is none of this program's" for name in found if name not in TABLES_MADE),
     ]
 
 
@@ -278,8 +276,7 @@ def _check_settings(path: Path, connection: sqlite3.Connection, report: Report) 
     except UpkeepError as error:
         raise UpkeepError(f"{path}: {error}") from error
     wrong = [f"{name}: {value!r}" for name, value in sorted(meta.items()) if not _fits(name, value)]
-    has_checksum = identity.format_version not in FORMATS_WITHOUT_CHECKSUM
-    if has_checksum and meta.get(CHECKSUM_KEY) != meta_checksum(meta):
+    if meta.get(CHECKSUM_KEY) != meta_checksum(meta):
         wrong.append("their checksum is wrong")
     wrong += _lost_end(path, meta, connection)
     shown = f"region {identity.region} of database {identity.database_id!r}, " + (
@@ -302,11 +299,13 @@ def _lost_end(path: Path, meta: Mapping[str, str], connection: sqlite3.Connectio
 
 
 def _fits(name: str, value: str) -> bool:
-    """Whether a setting may have this value."""
+    """True if a setting may have this value."""
     if name in (BEGINS_KEY, LACKS_KEY, ABSENCES_KEY):
         return _is_vv(value)
     if name == MEMBERSHIP_KEY:
         return _is_kept(value)
+    if name == INCARNATIONS_KEY:
+        return _are_incarnations(value)
     if name == "database_uid":
         return parse_uid(value) is not None
     if name.startswith("tune:"):
@@ -317,9 +316,18 @@ def _fits(name: str, value: str) -> bool:
 
 
 def _is_kept(value: str) -> bool:
-    """Whether it is what a folder keeps of the members."""
+    """True if it is a folder's record of the members."""
     try:
         decode_kept(bytes.fromhex(value))
+    except ValueError:
+        return False
+    return True
+
+
+def _are_incarnations(value: str) -> bool:
+    """True if it is a folder's record of the incarnations."""
+    try:
+        incarnations_of(value)
     except ValueError:
         return False
     return True

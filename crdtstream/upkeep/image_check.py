@@ -1,7 +1,7 @@
 """Checks the checkpoints of a folder.
 
-Looked at are every checksum, the sums of what each checkpoint sees, and each macro node: whether
-its entries are what its head says of them.
+It checks every checksum, the sums over the images of each checkpoint, and that the entries of each
+macro node are as its head says.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ BODIES_ALONE: Final = (
     "SELECT body.number FROM body LEFT JOIN image USING (number) "
     "WHERE image.number IS NULL ORDER BY body.number"
 )
-# Where a macro node is while it is looked at.
+# The lane of a macro node while it is checked.
 _NO_LANE: Final = Lane(RegionId(1), NodeLimits())
 
 
@@ -34,7 +34,7 @@ class CheckpointFound:
     """A checkpoint whose row is sound.
 
     Attributes:
-        wrong: what is wrong with what it sees.
+        wrong: damage of the images that it sees.
         found: the sums of that.
     """
 
@@ -49,11 +49,11 @@ class CheckpointFound:
 
 @dataclass(slots=True)
 class ImagesFound:
-    """What the checkpoints of a folder are like.
+    """Findings about the checkpoints of a folder.
 
     Attributes:
         by_generation: those whose rows are sound.
-        wrong: what is damaged.
+        wrong: texts of all damage.
         wrong_nodes: macro nodes that are not what their heads say.
         leftovers: images and bodies of a checkpoint that was never committed.
     """
@@ -132,7 +132,7 @@ def _take(image: ImageFound, found: ImagesFound) -> None:
 
 
 def wrong_in_node(found: ImageFound) -> str:
-    """What a macro node's head says of its body and is not so, in words; empty if all is."""
+    """Text that says where a macro node's body differs from its head; empty: nowhere."""
     try:
         image = found.image()
         return _wrong_in_node(image)

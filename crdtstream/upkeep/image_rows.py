@@ -33,8 +33,8 @@ class ImageFound:
 
     Attributes:
         row: without what is in the table of bodies; None if its columns are of no image.
-        packed: what is there; None if nothing is, or if it was not asked for.
-        damage: what is wrong with it; empty if nothing is.
+        packed: the packed body; None if there is none, or if it was not asked for.
+        damage: text of its damage; empty if there is none.
         born: the generation that put it, as it says.
         died: the first one that does not see it.
     """
@@ -50,7 +50,7 @@ class ImageFound:
         return self.born <= generation and (self.died is None or self.died > generation)
 
     def image(self) -> Image:
-        """What it says, with the body if that was read.
+        """The image in the row, with the body if that was read.
 
         Raises:
             ValueError: the body is none, or the kind.
@@ -63,7 +63,7 @@ class ImageFound:
 
 
 def has_images(connection: sqlite3.Connection) -> bool:
-    """Whether the folder is of a format that has checkpoints."""
+    """True if the table exists; a damaged folder may have lost it."""
     query = "SELECT 1 FROM sqlite_master WHERE name = 'image'"
     return connection.execute(query).fetchone() is not None
 

@@ -1,7 +1,8 @@
-"""What a backup says of itself: ``manifest.json`` beside its files.
+"""The manifest of a backup: ``manifest.json`` beside its files.
 
 crdtstream_backup   1: which manifest this is
-region, database_id, database_uid, format_version    whose folder it was
+region, database_id, database_uid    of the folder that was backed up
+format              of that folder
 cut                 first and last row, the last row that the checkpoint has (0: there is none),
                     the version vector and the node's clock
 files               by name their bytes and SHA-256
@@ -17,6 +18,8 @@ from typing import Any, Final
 
 from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.ids import RegionId
+from crdtstream.store.folder_lock import LOG_FILE
+from crdtstream.store.format_number import FORMAT, FORMAT_KEY, renumbered
 from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.report import Progress
 
@@ -24,6 +27,8 @@ MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1
 HASHED_BYTES: Final = 1 << 20
 _MARK: Final = "crdtstream_backup"
+# Errors of JSON that holds something else.  Numbers may be infinite, and lists nested too deep.
+_WRONG: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,6 @@ class Manifest:
         files: by name.
     """
 
-    format_version: str
     region: RegionId
     database_id: str
     database_uid: str
@@ -61,7 +65,7 @@ class Manifest:
 
     @property
     def cut_text(self) -> str:
-        """What is in it, in one line."""
+        """The cut in one line."""
         seq = self.checkpoint_seq
         checkpoint = f"checkpoint at row {seq}, " if seq else ""
         is_all = self.last_seq < self.first_seq
@@ -86,7 +90,7 @@ def sum_of(path: Path, progress: Progress) -> FileSum:
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """What stands in the file."""
+    """Text of the file."""
     plain = _plain(manifest)
     return json.dumps({**plain, "sha256": _sum_of_plain(plain)}, indent=2) + "\n"
 
@@ -94,7 +98,7 @@ def manifest_text(manifest: Manifest) -> str:
 def _plain(manifest: Manifest) -> dict[str, Any]:
     return {
         _MARK: MANIFEST_FORMAT,
-        "format_version": manifest.format_version,
+        FORMAT_KEY: FORMAT,
         "region": manifest.region,
         "database_id": manifest.database_id,
         "database_uid": manifest.database_uid,
@@ -116,11 +120,11 @@ def _sum_of_plain(plain: Mapping[str, Any]) -> str:
 
 
 def read_manifest(backup: Path) -> Manifest:
-    """What a backup says of itself.
+    """Read the manifest of a backup.
 
     Raises:
         DamagedBackupError: it was cut short or altered.
-        UpkeepError: it is none, or is of a version that this program does not read.
+        UpkeepError: it is none, or is of a format that this program does not read.
     """
     path = backup / MANIFEST
     if not path.is_file():
@@ -140,19 +144,33 @@ def read_manifest(backup: Path) -> Manifest:
         told = plain.pop("sha256", None)
         if told != _sum_of_plain(plain):
             raise DamagedBackupError(f"{path}: was altered (checksum); take another backup")
+        _check_format(path, plain)
         return _manifest(plain)
     except OSError as error:
         raise UpkeepError(f"{path}: {error.strerror}; check path and rights") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except _WRONG as error:
         raise DamagedBackupError(
             f"{path}: cut short or altered ({error}); take another backup"
         ) from error
 
 
+def _check_format(path: Path, plain: Mapping[str, Any]) -> None:
+    try:
+        renumbered(plain)
+    except ValueError as error:
+        raise UpkeepError(f"{path}: of a folder {error}") from error
+
+
 def _manifest(plain: Mapping[str, Any]) -> Manifest:
+    """
+    Raises:
+        ValueError: it names other files than a backup has, which may stand anywhere.  Other errors
+            (``_WRONG``): it holds something else.
+    """
     cut = plain["cut"]
+    if set(plain["files"]) != {LOG_FILE}:
+        raise ValueError(f"its files are {', '.join(map(str, plain['files'])) or 'none'}")
     return Manifest(
-        format_version=str(plain["format_version"]),
         region=RegionId(int(plain["region"])),
         database_id=str(plain["database_id"]),
         database_uid=str(plain["database_uid"]),

@@ -1,24 +1,13 @@
 """Deleting the folder of a region that was removed."""
 
-import contextlib
 import shutil
 from pathlib import Path
 
-from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.encoding import decode_kept
 from crdtstream.core.membership.members import Status
-from crdtstream.store.errors import DAMAGED
 from crdtstream.store.marker import marker_path
-from crdtstream.store.meta import MEMBERSHIP_KEY
-from crdtstream.upkeep.reading import (
-    UpkeepError,
-    connect,
-    identity_of,
-    locked,
-    log_file,
-    read_meta,
-)
+from crdtstream.upkeep.membership import own_member
+from crdtstream.upkeep.reading import UpkeepError, locked, log_file
 
 
 def removed_region(folder: Path) -> RegionId:
@@ -41,7 +30,7 @@ def purge(folder: Path) -> None:
     """
     log_file(folder)
     with locked(folder):
-        # A node may have been started while somebody was asked.
+        # A node may have been started while the operator was asked.
         _removed_region(folder)
         shutil.rmtree(folder)
     marker = marker_path(folder)
@@ -55,22 +44,10 @@ def _removed_region(folder: Path) -> RegionId:
     Raises:
         UpkeepError: it is not, or this is no folder of a region.
     """
-    path = log_file(folder)
-    with contextlib.closing(connect(path, is_locked=True)) as connection:
-        try:
-            meta = read_meta(connection)
-            identity = identity_of(meta)
-            text = meta.get(MEMBERSHIP_KEY)
-            member = None
-            if text is not None:
-                member = decode_kept(bytes.fromhex(text)).members.find(identity.region)
-        except (*DAMAGED, ContentError, ValueError) as error:
-            raise UpkeepError(f"{path}: {error}; `crdtstream fsck` tells what is damaged") from (
-                error
-            )
+    identity, member = own_member(folder)
     if member is None or member.status is not Status.REMOVED:
         raise UpkeepError(
             f"{folder}: region {identity.region} was not removed, as far as this folder knows. If"
-            " it was, start its node once: the others tell it"
+            " it was, start its node once: the other regions report it"
         )
     return identity.region

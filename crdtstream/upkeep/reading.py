@@ -1,8 +1,8 @@
 """Reading a folder without its node: its lock, its settings, the rows of its log.
 
-Nothing here trusts what it reads.  A row that is damaged is told as such, and reading goes on
-behind it.  Each read is a short transaction of its own, so that a node that has the folder open is
-not held up: a long one would keep SQLite from moving its WAL over, and from syncing it.
+Nothing here trusts what it reads.  A damaged row is reported as damaged, and reading goes on behind
+it.  Each read is a short transaction of its own, so that a node that has the folder open is not
+held up: a long one would keep SQLite from moving its WAL into the database, and from syncing it.
 """
 
 import contextlib
@@ -18,16 +18,18 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.store.claim import READABLE_FORMATS
+from crdtstream.core.incarnations import incarnations_of
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.folder_lock import LOG_FILE, FolderLockError, lock_folder
-from crdtstream.store.layout import TABLES, TABLES_OF_FORMAT_2, parse_vv
+from crdtstream.store.format_number import FORMAT_KEY, KEY_BEFORE, renumbered
+from crdtstream.store.layout import parse_vv
 from crdtstream.store.log import Logged
+from crdtstream.store.meta import INCARNATIONS_KEY
 from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.rows import ROW_COLUMNS, RowReader
 from crdtstream.store.sqlite import BEGINS_KEY
 
-# What one read takes at most, but for a single larger row.
+# The most that one read takes, except a single larger row.
 READ_BYTES_MAX: Final = 4 << 20
 READ_ROWS_MAX: Final = 4_096
 # No log has more rows.
@@ -51,8 +53,8 @@ class Row:
 
     Attributes:
         seq: its position; of rows that cannot be read, the first of them.
-        logged: what it says; None if that is damaged.
-        damage: what is wrong with it; empty if nothing is.
+        logged: its content; None if that is damaged.
+        damage: text of its damage; empty if there is none.
         missing: how many rows from ``seq`` on are not there, or cannot be read.
     """
 
@@ -64,26 +66,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose folder it is, as it says.
+    """Identity of a folder, as the folder states it.
 
     Attributes:
-        format_version: of the log.
         database_uid: 32 hexadecimal digits; empty where the regions have not agreed on it yet.
         first_seq: the first row that the log still has.
         begins: the effects before it.
+        incarnation: the one in which its region last numbered effects here; 0: of an earlier
+            version.
     """
 
-    format_version: str
     region: RegionId
     database_id: str
     database_uid: str
     first_seq: int
     begins: VersionVector
-
-    @property
-    def tables(self) -> Mapping[str, str]:
-        """What the tables of this format are made by."""
-        return TABLES_OF_FORMAT_2 if self.format_version in ("1", "2") else TABLES
+    incarnation: int = 0
 
 
 # --- The folder -----------------------------------------------------------------------------
@@ -91,7 +89,7 @@ class Identity:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep every node out of a folder meanwhile.
+    """Keep every node out of a folder during the block.
 
     Where nothing can be written, no node can be either.
 
@@ -138,7 +136,7 @@ def connect(path: Path, *, is_locked: bool = False) -> sqlite3.Connection:
     """A connection that cannot write; text is bytes, as what is damaged may be no text.
 
     Args:
-        is_locked: nobody writes meanwhile.  Where no WAL is left, no file is made beside it then.
+        is_locked: no process writes.  Where no WAL is left, no file is made beside it then.
 
     Raises:
         UpkeepError: the file cannot be opened.
@@ -177,27 +175,38 @@ def _text(value: object) -> str:
 
 
 def identity_of(meta: Mapping[str, str]) -> Identity:
-    """Whose folder it is.
+    """Identity of the folder with these settings.
 
     Raises:
-        UpkeepError: it does not say, or in a format that this program does not read.
+        UpkeepError: the settings do not say it, or are damaged, or the format is one that this
+            program does not read.
     """
-    version, region = meta.get("format_version", ""), meta.get("region", "")
-    if not version or not region:
+    region = meta.get("region", "")
+    if not meta.keys() & {FORMAT_KEY, KEY_BEFORE} or not region:
         raise UpkeepError("the log does not say whose it is: an empty folder, or a damaged one")
-    if version not in READABLE_FORMATS:
-        raise UpkeepError(
-            f"written in format {version}, this program reads formats "
-            f"{', '.join(READABLE_FORMATS)}; use the program that wrote it"
-        )
+    try:
+        renumbered(meta)
+    except ValueError as error:
+        raise UpkeepError(str(error)) from error
     if not region.isdecimal() or not 1 <= int(region) <= REGION_MAX:
         raise UpkeepError(f"region {region!r} is no region's number: the folder is damaged")
     try:
         first_seq, begins = int(meta.get(FIRST_KEY, "1")), parse_vv(meta.get(BEGINS_KEY, ""))
     except ValueError as error:
         raise UpkeepError(f"where the log begins is damaged: {error}") from error
-    database_id, database_uid = meta.get("database_id", ""), meta.get("database_uid", "")
-    return Identity(version, RegionId(int(region)), database_id, database_uid, first_seq, begins)
+    try:
+        incarnations = meta.get(INCARNATIONS_KEY)
+        own = None if incarnations is None else incarnations_of(incarnations).own
+    except ValueError as error:
+        raise UpkeepError(f"what it says of incarnations is damaged: {error}") from error
+    return Identity(
+        RegionId(int(region)),
+        meta.get("database_id", ""),
+        meta.get("database_uid", ""),
+        first_seq,
+        begins,
+        0 if own is None else own.number,
+    )
 
 
 # --- Rows -----------------------------------------------------------------------------------
@@ -217,8 +226,8 @@ def last_seq(connection: sqlite3.Connection) -> int:
 def rows(connection: sqlite3.Connection, *, first: int = 1, last: int = SEQ_MAX) -> Iterator[Row]:
     """The rows of the log from ``first`` to ``last``, and what is missing between them.
 
-    Rows that are added behind ``last`` meanwhile are not looked at; without ``last``, what there is
-    when the reading comes there.
+    Rows that are added behind ``last`` are not read.  Without ``last``, all rows are read that
+    exist when the reading gets to the end.
     """
     seq = first
     while seq <= last:
@@ -247,7 +256,7 @@ def rows(connection: sqlite3.Connection, *, first: int = 1, last: int = SEQ_MAX)
 def _read(
     connection: sqlite3.Connection, seq: int, last: int
 ) -> tuple[list[Row], Exception | None]:
-    """The next rows as far as one read goes, and what ended it too early."""
+    """The next rows of one read, and the error that ended it too early."""
     reader, taken = RowReader(), list[Row]()
     total = 0
     try:
@@ -278,14 +287,15 @@ def checked(reader: RowReader, columns: tuple[object, ...]) -> Row:
 
 
 def _readable_from(connection: sqlite3.Connection, seq: int, last: int) -> int | None:
-    """Where rows can be read again, behind one that cannot; None if nowhere."""
+    """First row that can be read again, behind one that cannot; None if there is none."""
     bad, step = seq, 1
-    while (good := _probe(connection, bad + step, last)) is None:
-        if bad + step > last or step > SEQ_MAX // 4:
+    # The last row is looked at in any case: what can be read may begin behind the last step.
+    while (good := _probe(connection, min(bad + step, last), last)) is None:
+        if bad + step >= last or step > SEQ_MAX // 4:
             return None
         bad, step = bad + step, step * 2
     # Somewhere in (bad, good].
-    high = bad + step
+    high = min(bad + step, last)
     while high - bad > 1:
         middle = (bad + high) // 2
         found = _probe(connection, middle, last)

@@ -18,8 +18,8 @@ _NOT_REPAIRED: Final = "nothing was changed; start this region from a backup of 
 def repair_index(folder: Path) -> None:
     """Make the index of the log again, from its rows.
 
-    One transaction: it is committed once SQLite's own check finds the file whole; what a crash
-    leaves is what was there before.
+    One transaction: it is committed once SQLite's own check finds the file whole; a crash
+    leaves the file as it was before.
 
     Raises:
         UpkeepError: it cannot be made.  Nothing has changed.

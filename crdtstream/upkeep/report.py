@@ -1,4 +1,4 @@
-"""What a check of a folder found."""
+"""Report of a check of a folder."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,12 +6,12 @@ from typing import Final, Protocol
 
 from crdtstream.core.clock import VersionVector
 
-# Of one kind of damage, as many are told one by one.
+# Of one kind of damage, this many are listed one by one.
 TOLD_MAX: Final = 5
 
 
 class Verdict(Enum):
-    """What came of one check; the value is what is printed."""
+    """Result of one check; the value is printed."""
 
     SOUND = "ok"
     # Worth knowing, and nothing is lost by it.
@@ -19,7 +19,7 @@ class Verdict(Enum):
     DAMAGE = "DAMAGE"
     # Sound, and not the state that was asked for.
     DIFFERS = "differs"
-    # What it looks at could not be read.
+    # The part to check could not be read.
     SKIPPED = "skipped"
 
 
@@ -38,7 +38,7 @@ class Report:
 
     Attributes:
         digest: of the state that the folder holds; empty if that could not be rebuilt.
-        vv: what is in that state.
+        vv: effects in that state.
         is_index_lost: the index of the log is missing or wrong, and nothing else.
         goes_back_to: the generation from which the state can be read though a newer checkpoint is
             damaged, and nothing else is, 0 for none and the whole log; None: nothing is to be
@@ -54,7 +54,7 @@ class Report:
 
     @property
     def is_mendable(self) -> bool:
-        """Whether a repair mends it, and nothing is lost by that."""
+        """True if a repair mends it without losing anything."""
         return self.is_index_lost or self.goes_back_to is not None
 
     def note(self, name: str, verdict: Verdict, found: str) -> None:
@@ -70,7 +70,7 @@ class Report:
 
 
 class Progress(Protocol):
-    """Who shows how far something has come."""
+    """Function that shows the progress of something."""
 
     def __call__(self, what: str, done: int, total: int) -> None: ...
 
@@ -80,7 +80,7 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 
 def verdict_on(problems: list[str], sound: str) -> tuple[Verdict, str]:
-    """Damage, told in some of these words; or what is said if there is none."""
+    """Damage with a text about some of the problems; or the text ``sound`` if there are none."""
     return (Verdict.DAMAGE, several(problems)) if problems else (Verdict.SOUND, sound)
 
 

@@ -1,12 +1,11 @@
-"""A region's folder out of a backup.
+"""Restores a region's folder from a backup.
 
-The log is copied under another name, read back, and gets its own name last: until then the folder
-holds no log, and a node that is started with it finds an empty one.  The folder's lock is held all
-the while.
+The log is copied under another name, read back, and renamed last: until then the folder holds no
+log, and a node that is started with it finds an empty one.  The folder's lock is held all the time.
 
 A folder restored into its region proves nothing (``store/opening.py``): its node asks every other
-region for what the backup does not have, and takes no write before.  A new database has no other
-region yet, and its folder says that it is the one; see ``docs/backup.md``.
+region for what the backup does not have, and takes no write before it has that.  A new database has
+no other region yet, so its folder is marked as the one; see ``docs/backup.md``.
 """
 
 import contextlib
@@ -19,12 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import INSTANCE_BYTES
+from crdtstream.core.member_changes import INSTANCE_BYTES
 from crdtstream.core.membership.encoding import Kept, encode_kept
 from crdtstream.core.uid import DatabaseUid, shown_uid
-from crdtstream.store.claim import READABLE_FORMATS
+from crdtstream.private_files import FOLDER_MODE
 from crdtstream.store.folder_lock import LOCK_FILE, LOG_FILE, lock_file
 from crdtstream.store.log import Fsync
+from crdtstream.store.meta import VOLUME_KEY
 from crdtstream.store.opening import OPENED_FILE, write_opening
 from crdtstream.upkeep.backup import sync_file, write_meta
 from crdtstream.upkeep.manifest import (
@@ -41,7 +41,7 @@ from crdtstream.upkeep.report import Progress, no_progress
 
 # The log, before it is whole.
 RESTORING_FILE: Final = f"{LOG_FILE}.restoring"
-# What a restore that was cut off leaves.
+# Files that a restore that was cut off leaves.
 _LEFTOVERS: Final = frozenset(
     {LOCK_FILE, OPENED_FILE, RESTORING_FILE, f"{RESTORING_FILE}-wal", f"{RESTORING_FILE}-shm"}
 )
@@ -50,19 +50,12 @@ _LEFTOVERS: Final = frozenset(
 def check_backup(
     backup: Path, *, region: RegionId | None = None, database_id: str | None = None
 ) -> Manifest:
-    """What a backup says of itself, if it is what is wanted.
+    """Read the manifest of a backup, and check that it is the backup that is wanted.
 
     Raises:
         UpkeepError: it is no backup, of another region, database or format.
     """
     manifest = read_manifest(backup)
-    if manifest.format_version not in READABLE_FORMATS:
-        raise UpkeepError(
-            f"{backup}: of a folder of format {manifest.format_version}, this program reads "
-            f"formats {', '.join(READABLE_FORMATS)}; use the program that wrote it"
-        )
-    if set(manifest.files) != {LOG_FILE}:
-        raise UpkeepError(f"{backup}: names other files than {LOG_FILE}; take another backup")
     if region is not None and manifest.region != region:
         raise UpkeepError(
             f"{backup}: of region {manifest.region}, and the settings are of region {region}; "
@@ -101,7 +94,7 @@ def restore_as_new(
     """Begin a new database with what a backup holds.
 
     Returns:
-        Whose folder it is now.
+        The region and database of the folder now.
 
     Raises:
         UpkeepError: as ``restore``.
@@ -115,6 +108,8 @@ def restore_as_new(
             database_uid=shown_uid(uid),
             database_declared="yes",
             opening=str(opening),
+            # It may be started on any volume.
+            volume="",
             fsync=Fsync.ALWAYS.value,
             clean_shutdown="yes",
             # It is another folder, and has voted for nothing.
@@ -138,9 +133,9 @@ def _restore(
     is_made = not folder.exists()
     try:
         if is_made:
-            folder.mkdir()
+            folder.mkdir(FOLDER_MODE)
         with locked(folder):
-            # Between the look and the lock somebody may have been quicker.
+            # Between the look and the lock another process may have been quicker.
             check_target(folder)
             try:
                 _fill(backup, folder, manifest, progress, finish)
@@ -179,14 +174,14 @@ def check_target(folder: Path) -> None:
         with locked(folder):
             pass
     raise UpkeepError(
-        f"{folder}: is not empty; move what is in it away, or name a folder that is not there yet"
+        f"{folder}: is not empty; move its files away, or name a new or an empty folder"
     )
 
 
 def _clear(folder: Path, *, is_made: bool) -> None:
     """Take away what was written, unless the log has got its name."""
     if not (folder / LOG_FILE).exists():
-        # The lock stays in a folder that was there: somebody may be about to take it.
+        # The lock stays in a folder that was there: another process may be about to take it.
         for name in sorted(_LEFTOVERS if is_made else _LEFTOVERS - {LOCK_FILE}):
             with contextlib.suppress(OSError):
                 (folder / name).unlink(missing_ok=True)
@@ -204,7 +199,7 @@ def _fill(
     source, target = backup / LOG_FILE, folder / RESTORING_FILE
     wanted = manifest.files[LOG_FILE]
     check_sum(source, _copy(source, target, wanted.bytes, progress), wanted)
-    # What was written is what is read back.
+    # The written bytes are read back.
     check_sum(target, sum_of(target, progress), wanted)
     with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -221,7 +216,7 @@ def _fill(
 
 
 def _copy(source: Path, target: Path, bytes_count: int, progress: Progress) -> FileSum:
-    """Copy a file durably; tell what was read."""
+    """Copy a file durably; returns the sum of what was read."""
     digest = hashlib.sha256()
     done = 0
     with source.open("rb") as reading, target.open("xb") as writing:
@@ -236,9 +231,10 @@ def _copy(source: Path, target: Path, bytes_count: int, progress: Progress) -> F
 
 
 def _forget_opening(connection: sqlite3.Connection) -> None:
-    # A backup has none; one that somebody made by copying a folder has.
+    # A backup has none; one that was made by copying a folder has.
     meta = _meta_of(connection)
     meta.pop("opening", None)
+    meta.pop(VOLUME_KEY, None)
     write_meta(connection, meta)
 
 

@@ -143,7 +143,7 @@ def _converter_of(kind: type[object]) -> Callable[[Any], Any]:
 
 
 def converter(hint: Any) -> Callable[[Any], Any]:
-    """What makes JSON of values of a type."""
+    """Function that makes JSON of values of a type."""
     if hint is StreamId:
         return lambda entry_id: format_id(entry_id).decode("ascii")
     if hint == Ids:
@@ -199,7 +199,7 @@ def shown_fields(data: bytes) -> Any:
 
 
 def _bulk_strings(data: bytes) -> Iterator[bytes]:
-    """What a RESP array holds that is known to be one."""
+    """Strings of a RESP array; the data must be one."""
     at = data.index(b"\r\n") + 2
     while at < len(data):
         start = data.index(b"\r\n", at) + 2

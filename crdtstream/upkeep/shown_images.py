@@ -1,7 +1,7 @@
-"""Images of a checkpoint as JSON has them: what the state of each part is, by name.
+"""Images of a checkpoint as JSON has them: the state of each part, by name.
 
-Of a key that has a number in the images its name is shown, of a consumer its name.  Entries and
-pending entries are shown one by one.  IDs and bytes are shown as in ``shown.py``.
+Keys and consumers, which are numbers in the images, are shown by name.  Entries and pending entries
+are shown one by one.  IDs and bytes are shown as in ``shown.py``.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _NO_LANE: Final = Lane(RegionId(1), NodeLimits())
 
 
 class _Owners(dict[int, Owner]):
-    """The consumers of a group by number; who is not known has an empty name."""
+    """The consumers of a group by number; an unknown one has an empty name."""
 
     def __contains__(self, number: object) -> bool:
         return True

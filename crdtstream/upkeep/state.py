@@ -44,10 +44,10 @@ class StateError(Exception):
 
 
 class Base(NamedTuple):
-    """What a state begins with.
+    """Point from which a state is built.
 
     Attributes:
-        stored: None: with nothing, and the first row.
+        stored: the checkpoint; None: the state is built from nothing and the first row.
     """
 
     stored: StoredCheckpoint | None
@@ -79,14 +79,14 @@ def check_state(
     From every other place where it can begin, it must have the same digest.
 
     Args:
-        staged: what the folder has staged, which a row may say was merged.
+        staged: the cut that the folder has staged; a row may say that it was merged.
 
     Returns:
         Where it began; None: it cannot be built.
     """
     first_seq, last_seq = identity.first_seq, identity.first_seq + effects.rows - 1
     sound = [] if found is None else [Base(one.stored) for one in found.sound]
-    # What was merged and is staged no more can only be taken from a checkpoint.
+    # A state that was merged and is no longer staged can only be read from a checkpoint.
     least_seq = max(
         [first_seq - 1, *(seq for seq, merged in effects.merged if not is_staged(staged, merged))]
     )
@@ -127,7 +127,7 @@ def check_state(
 
 @contextlib.contextmanager
 def folder_state(folder: Path, progress: Progress) -> Iterator[tuple[Identity, Replica]]:
-    """The state of a folder that no node has open, from its newest checkpoint; kept open meanwhile.
+    """The state of a folder that no node has open, from its newest checkpoint; it stays open.
 
     It is not checked as ``fsck`` checks it: rows and images must have the right checksums.
 
@@ -146,7 +146,7 @@ def folder_state(folder: Path, progress: Progress) -> Iterator[tuple[Identity, R
                 raise StateError("its checkpoint is damaged or not there")
             yield identity, _state_of(connection, identity, base, last, progress, staged)
         except (*DAMAGED, StateError, StoreError) as error:
-            raise UpkeepError(f"{folder}: {error}; `crdtstream fsck` tells what is damaged") from (
+            raise UpkeepError(f"{folder}: {error}; `crdtstream fsck` shows what is damaged") from (
                 error
             )
 
@@ -183,7 +183,7 @@ def _state_of(
 ) -> Replica:
     """
     Raises:
-        StateError: what it is built of does not fit together.
+        StateError: checkpoint and rows do not fit together.
     """
     replica = Replica(identity.region)
     replica.staged = partial(staged_state, staged)

@@ -1,4 +1,4 @@
-"""What must hold of a replica's state, wherever it came from; see ``docs/invariants.md``."""
+"""Checks the invariants of a replica's state, wherever it came from; see ``docs/invariants.md``."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,17 +6,17 @@ from typing import Final
 
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MAX, ID_MIN, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
-# What macro nodes may take in memory while lanes are walked over.
+# Memory that macro nodes may take while lanes are walked through.
 WALKED_BYTES_MAX: Final = 256 << 20
 
 
 @dataclass(slots=True)
 class StateCounts:
-    """What a state has."""
+    """Counts of what is in a state."""
 
     keys: int = 0
     lanes: int = 0

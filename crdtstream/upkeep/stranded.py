@@ -3,14 +3,15 @@
     issued   3:1 ……………………………… 3:50 │ 3:51 ………………… 3:80
     counts                    cut ┘   └ stranded: in this folder, and nowhere else
 
-What of them is an entry that still exists can be appended again (``salvage.py``).  Deletes,
-acknowledgements, groups and strings cannot: what they were about has gone on without them.
+Those of them that append an entry that still exists can be appended again (``salvage.py``).
+Deletes, acknowledgements, groups and strings cannot: their keys have changed without them since.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from crdtstream.core.effects import IdempotentId, Numbered
+from crdtstream.core.ids import StreamId
 from crdtstream.core.replica import Replica
 
 
@@ -20,12 +21,14 @@ class Stranded:
 
     Attributes:
         n: of its dot.
+        id: in the folder; it gets another one.
         fields: as one RESP array of bulk strings.
         row: which row of its own numbered producer it is; None: of none.
-        name: what its own producer calls it; None: it has no name, or is a row.
+        name: given by its own producer; None: it has no name, or is a row.
     """
 
     n: int
+    id: StreamId
     fields: bytes
     row: Numbered | None
     name: IdempotentId | None
@@ -34,7 +37,7 @@ class Stranded:
 def stranded_in(replica: Replica, cut: int) -> Iterator[tuple[bytes, list[Stranded]]]:
     """By stream the region's own entries beyond the cut, in the order of their dots.
 
-    Also of streams whose time is over by now: nobody else could have made them last.
+    Also of streams that have expired: no other region could have made them last.
     """
     for key in replica.known_keys():
         stream = replica.held_stream(key)
@@ -42,10 +45,11 @@ def stranded_in(replica: Replica, cut: int) -> Iterator[tuple[bytes, list[Strand
         if lane is None:
             continue
         found = []
-        for _, node, index in lane.scan_dots(cut):
+        for entry_id, node, index in lane.scan_dots(cut):
             columns = node.columns
             row = columns.numbered_at(index)
             name = None if row is not None else columns.idempotent_at(index)
-            found.append(Stranded(columns.n[index], bytes(columns.fields_at(index)), row, name))
+            fields = bytes(columns.fields_at(index))
+            found.append(Stranded(columns.n[index], entry_id, fields, row, name))
         if found:
             yield key, found

@@ -8,6 +8,44 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PushUsersRequest(_message.Message):
+    __slots__ = ("aclfile", "epoch", "only_check", "may_lock_out")
+    ACLFILE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ONLY_CHECK_FIELD_NUMBER: _ClassVar[int]
+    MAY_LOCK_OUT_FIELD_NUMBER: _ClassVar[int]
+    aclfile: bytes
+    epoch: int
+    only_check: bool
+    may_lock_out: bool
+    def __init__(self, aclfile: _Optional[bytes] = ..., epoch: _Optional[int] = ..., only_check: _Optional[bool] = ..., may_lock_out: _Optional[bool] = ...) -> None: ...
+
+class PushUsersReply(_message.Message):
+    __slots__ = ("users_hash", "users")
+    USERS_HASH_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    users_hash: str
+    users: int
+    def __init__(self, users_hash: _Optional[str] = ..., users: _Optional[int] = ...) -> None: ...
+
+class ReloadCertificatesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReloadCertificatesReply(_message.Message):
+    __slots__ = ("region", "version", "valid_until_ms", "serial", "fault")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VALID_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    version: int
+    valid_until_ms: int
+    serial: str
+    fault: str
+    def __init__(self, region: _Optional[int] = ..., version: _Optional[int] = ..., valid_until_ms: _Optional[int] = ..., serial: _Optional[str] = ..., fault: _Optional[str] = ...) -> None: ...
+
 class StatusRequest(_message.Message):
     __slots__ = ("with_streams", "with_digest")
     WITH_STREAMS_FIELD_NUMBER: _ClassVar[int]
@@ -17,7 +55,7 @@ class StatusRequest(_message.Message):
     def __init__(self, with_streams: _Optional[bool] = ..., with_digest: _Optional[bool] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap", "cuts", "member_status", "leaving")
+    __slots__ = ("region", "database_id", "version", "started_ms", "now_ms", "pid", "resp_address", "grpc_address", "http_address", "vv", "durable_vv", "digest", "links", "tunables", "fault", "keys", "clients", "effects_issued", "ack_effects_issued", "acks_by_clients", "log_bytes", "streams", "inbox_batches", "inbox_bytes", "database_uid", "storage", "password_mark", "bootstrap", "cuts", "member_status", "leaving", "lacks_votes", "incarnations", "histories", "incarnation", "token", "durable_token", "users_hash", "users_epoch", "resp_tls", "http_tls", "certificate_serial", "machine")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -49,6 +87,18 @@ class StatusReply(_message.Message):
     CUTS_FIELD_NUMBER: _ClassVar[int]
     MEMBER_STATUS_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    LACKS_VOTES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    HISTORIES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    USERS_HASH_FIELD_NUMBER: _ClassVar[int]
+    USERS_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RESP_TLS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_TLS_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     version: str
@@ -80,7 +130,29 @@ class StatusReply(_message.Message):
     cuts: _effects_pb2.VersionVector
     member_status: MemberStatus.Status
     leaving: _containers.RepeatedCompositeFieldContainer[LeavingRegion]
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ..., cuts: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., member_status: _Optional[_Union[MemberStatus.Status, str]] = ..., leaving: _Optional[_Iterable[_Union[LeavingRegion, _Mapping]]] = ...) -> None: ...
+    lacks_votes: bool
+    incarnations: bytes
+    histories: bytes
+    incarnation: int
+    token: str
+    durable_token: str
+    users_hash: str
+    users_epoch: int
+    resp_tls: bool
+    http_tls: bool
+    certificate_serial: bytes
+    machine: Machine
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., pid: _Optional[int] = ..., resp_address: _Optional[str] = ..., grpc_address: _Optional[str] = ..., http_address: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., digest: _Optional[str] = ..., links: _Optional[_Iterable[_Union[LinkStatus, _Mapping]]] = ..., tunables: _Optional[_Iterable[_Union[Tunable, _Mapping]]] = ..., fault: _Optional[str] = ..., keys: _Optional[int] = ..., clients: _Optional[int] = ..., effects_issued: _Optional[int] = ..., ack_effects_issued: _Optional[int] = ..., acks_by_clients: _Optional[int] = ..., log_bytes: _Optional[int] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ..., inbox_batches: _Optional[int] = ..., inbox_bytes: _Optional[int] = ..., database_uid: _Optional[str] = ..., storage: _Optional[_Union[Storage, _Mapping]] = ..., password_mark: _Optional[int] = ..., bootstrap: _Optional[_Union[BootstrapStatus, _Mapping]] = ..., cuts: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., member_status: _Optional[_Union[MemberStatus.Status, str]] = ..., leaving: _Optional[_Iterable[_Union[LeavingRegion, _Mapping]]] = ..., lacks_votes: _Optional[bool] = ..., incarnations: _Optional[bytes] = ..., histories: _Optional[bytes] = ..., incarnation: _Optional[int] = ..., token: _Optional[str] = ..., durable_token: _Optional[str] = ..., users_hash: _Optional[str] = ..., users_epoch: _Optional[int] = ..., resp_tls: _Optional[bool] = ..., http_tls: _Optional[bool] = ..., certificate_serial: _Optional[bytes] = ..., machine: _Optional[_Union[Machine, _Mapping]] = ...) -> None: ...
+
+class Machine(_message.Message):
+    __slots__ = ("cores", "memory", "memory_free")
+    CORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FREE_FIELD_NUMBER: _ClassVar[int]
+    cores: int
+    memory: int
+    memory_free: int
+    def __init__(self, cores: _Optional[int] = ..., memory: _Optional[int] = ..., memory_free: _Optional[int] = ...) -> None: ...
 
 class LeavingRegion(_message.Message):
     __slots__ = ("region", "silent")
@@ -191,7 +263,7 @@ class Kept(_message.Message):
     def __init__(self, region: _Optional[int] = ..., keeping: _Optional[_Union[Kept.Keeping, str]] = ..., since_ms: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class LinkStatus(_message.Message):
-    __slots__ = ("peer", "address", "state", "paused", "error", "lag_ms", "lag_effects", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99", "lag_ms_max", "batches_received", "effects_received", "bytes_received", "bytes_uncompressed", "batches_sent", "effects_sent", "bytes_sent", "peer_vv", "heard_ms", "clock_skew_ms", "reconnects", "relayed_origins", "bytes_again")
+    __slots__ = ("peer", "address", "state", "paused", "error", "lag_ms", "lag_effects", "lag_ms_p50", "lag_ms_p95", "lag_ms_p99", "lag_ms_max", "batches_received", "effects_received", "bytes_received", "bytes_uncompressed", "batches_sent", "effects_sent", "bytes_sent", "peer_vv", "heard_ms", "clock_skew_ms", "reconnects", "relayed_origins", "bytes_again", "behind_ms")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[LinkStatus.State]
@@ -232,6 +304,7 @@ class LinkStatus(_message.Message):
     RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     RELAYED_ORIGINS_FIELD_NUMBER: _ClassVar[int]
     BYTES_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_MS_FIELD_NUMBER: _ClassVar[int]
     peer: int
     address: str
     state: LinkStatus.State
@@ -256,7 +329,8 @@ class LinkStatus(_message.Message):
     reconnects: int
     relayed_origins: _containers.RepeatedScalarFieldContainer[int]
     bytes_again: int
-    def __init__(self, peer: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[LinkStatus.State, str]] = ..., paused: _Optional[bool] = ..., error: _Optional[str] = ..., lag_ms: _Optional[int] = ..., lag_effects: _Optional[int] = ..., lag_ms_p50: _Optional[int] = ..., lag_ms_p95: _Optional[int] = ..., lag_ms_p99: _Optional[int] = ..., lag_ms_max: _Optional[int] = ..., batches_received: _Optional[int] = ..., effects_received: _Optional[int] = ..., bytes_received: _Optional[int] = ..., bytes_uncompressed: _Optional[int] = ..., batches_sent: _Optional[int] = ..., effects_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., peer_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., heard_ms: _Optional[int] = ..., clock_skew_ms: _Optional[int] = ..., reconnects: _Optional[int] = ..., relayed_origins: _Optional[_Iterable[int]] = ..., bytes_again: _Optional[int] = ...) -> None: ...
+    behind_ms: int
+    def __init__(self, peer: _Optional[int] = ..., address: _Optional[str] = ..., state: _Optional[_Union[LinkStatus.State, str]] = ..., paused: _Optional[bool] = ..., error: _Optional[str] = ..., lag_ms: _Optional[int] = ..., lag_effects: _Optional[int] = ..., lag_ms_p50: _Optional[int] = ..., lag_ms_p95: _Optional[int] = ..., lag_ms_p99: _Optional[int] = ..., lag_ms_max: _Optional[int] = ..., batches_received: _Optional[int] = ..., effects_received: _Optional[int] = ..., bytes_received: _Optional[int] = ..., bytes_uncompressed: _Optional[int] = ..., batches_sent: _Optional[int] = ..., effects_sent: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., peer_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., heard_ms: _Optional[int] = ..., clock_skew_ms: _Optional[int] = ..., reconnects: _Optional[int] = ..., relayed_origins: _Optional[_Iterable[int]] = ..., bytes_again: _Optional[int] = ..., behind_ms: _Optional[int] = ...) -> None: ...
 
 class Tunable(_message.Message):
     __slots__ = ("name", "value", "allowed")
@@ -606,7 +680,7 @@ class MembersRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class MembersReply(_message.Message):
-    __slots__ = ("database_id", "database_uid", "epoch", "hash", "members", "numbers_left", "region", "pending_epoch")
+    __slots__ = ("database_id", "database_uid", "epoch", "hash", "members", "numbers_left", "region", "pending_epoch", "is_everywhere", "revoked", "http_tls")
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -615,6 +689,9 @@ class MembersReply(_message.Message):
     NUMBERS_LEFT_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     PENDING_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_EVERYWHERE_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    HTTP_TLS_FIELD_NUMBER: _ClassVar[int]
     database_id: str
     database_uid: str
     epoch: int
@@ -623,7 +700,22 @@ class MembersReply(_message.Message):
     numbers_left: int
     region: int
     pending_epoch: int
-    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., hash: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., numbers_left: _Optional[int] = ..., region: _Optional[int] = ..., pending_epoch: _Optional[int] = ...) -> None: ...
+    is_everywhere: bool
+    revoked: _containers.RepeatedCompositeFieldContainer[RevokedCertificate]
+    http_tls: bool
+    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[str] = ..., epoch: _Optional[int] = ..., hash: _Optional[bytes] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., numbers_left: _Optional[int] = ..., region: _Optional[int] = ..., pending_epoch: _Optional[int] = ..., is_everywhere: _Optional[bool] = ..., revoked: _Optional[_Iterable[_Union[RevokedCertificate, _Mapping]]] = ..., http_tls: _Optional[bool] = ...) -> None: ...
+
+class RevokedCertificate(_message.Message):
+    __slots__ = ("serial", "not_after_s", "revoked_s", "epoch")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    NOT_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_S_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    serial: bytes
+    not_after_s: int
+    revoked_s: int
+    epoch: int
+    def __init__(self, serial: _Optional[bytes] = ..., not_after_s: _Optional[int] = ..., revoked_s: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
     __slots__ = ("region", "name", "status", "grpc_address", "resp_address", "http_address", "added_epoch", "changed_epoch", "token_expires_ms", "heir", "instance", "cut")
@@ -666,18 +758,20 @@ class MemberStatus(_message.Message):
     def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ..., cut: _Optional[int] = ...) -> None: ...
 
 class ChangeMembersRequest(_message.Message):
-    __slots__ = ("dry_run", "adopt", "add", "update", "remove")
+    __slots__ = ("dry_run", "adopt", "add", "update", "remove", "revoke")
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     ADOPT_FIELD_NUMBER: _ClassVar[int]
     ADD_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
+    REVOKE_FIELD_NUMBER: _ClassVar[int]
     dry_run: bool
     adopt: AdoptRegions
     add: AddRegion
     update: UpdateRegion
     remove: RemoveRegion
-    def __init__(self, dry_run: _Optional[bool] = ..., adopt: _Optional[_Union[AdoptRegions, _Mapping]] = ..., add: _Optional[_Union[AddRegion, _Mapping]] = ..., update: _Optional[_Union[UpdateRegion, _Mapping]] = ..., remove: _Optional[_Union[RemoveRegion, _Mapping]] = ...) -> None: ...
+    revoke: RevokeCertificate
+    def __init__(self, dry_run: _Optional[bool] = ..., adopt: _Optional[_Union[AdoptRegions, _Mapping]] = ..., add: _Optional[_Union[AddRegion, _Mapping]] = ..., update: _Optional[_Union[UpdateRegion, _Mapping]] = ..., remove: _Optional[_Union[RemoveRegion, _Mapping]] = ..., revoke: _Optional[_Union[RevokeCertificate, _Mapping]] = ...) -> None: ...
 
 class AdoptRegions(_message.Message):
     __slots__ = ()
@@ -725,6 +819,14 @@ class RemoveRegion(_message.Message):
     survivors: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, region: _Optional[int] = ..., heir: _Optional[int] = ..., force: _Optional[bool] = ..., survivors: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class RevokeCertificate(_message.Message):
+    __slots__ = ("serial", "not_after_s")
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    NOT_AFTER_S_FIELD_NUMBER: _ClassVar[int]
+    serial: bytes
+    not_after_s: int
+    def __init__(self, serial: _Optional[bytes] = ..., not_after_s: _Optional[int] = ...) -> None: ...
+
 class RemoveSealedRequest(_message.Message):
     __slots__ = ("region", "heir", "seconds", "dry_run")
     REGION_FIELD_NUMBER: _ClassVar[int]
@@ -752,3 +854,91 @@ class ChangeMembersReply(_message.Message):
     members: MembersReply
     region: int
     def __init__(self, members: _Optional[_Union[MembersReply, _Mapping]] = ..., region: _Optional[int] = ...) -> None: ...
+
+class FlushRequest(_message.Message):
+    __slots__ = ("dry_run", "seconds")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    seconds: float
+    def __init__(self, dry_run: _Optional[bool] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class FlushReply(_message.Message):
+    __slots__ = ("keys", "entries", "is_deleted", "is_last", "lacks")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    IS_DELETED_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    LACKS_FIELD_NUMBER: _ClassVar[int]
+    keys: int
+    entries: int
+    is_deleted: bool
+    is_last: bool
+    lacks: _containers.RepeatedCompositeFieldContainer[FlushLack]
+    def __init__(self, keys: _Optional[int] = ..., entries: _Optional[int] = ..., is_deleted: _Optional[bool] = ..., is_last: _Optional[bool] = ..., lacks: _Optional[_Iterable[_Union[FlushLack, _Mapping]]] = ...) -> None: ...
+
+class FlushLack(_message.Message):
+    __slots__ = ("region", "effects")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    effects: int
+    def __init__(self, region: _Optional[int] = ..., effects: _Optional[int] = ...) -> None: ...
+
+class RepairKeyRequest(_message.Message):
+    __slots__ = ("key", "source", "dry_run", "seconds")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    source: int
+    dry_run: bool
+    seconds: float
+    def __init__(self, key: _Optional[bytes] = ..., source: _Optional[int] = ..., dry_run: _Optional[bool] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class RepairKeyReply(_message.Message):
+    __slots__ = ("progress", "outcome")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    progress: RepairProgress
+    outcome: RepairOutcome
+    def __init__(self, progress: _Optional[_Union[RepairProgress, _Mapping]] = ..., outcome: _Optional[_Union[RepairOutcome, _Mapping]] = ...) -> None: ...
+
+class RepairProgress(_message.Message):
+    __slots__ = ("phase", "bytes_done", "bytes", "lacks")
+    class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PHASE_UNSPECIFIED: _ClassVar[RepairProgress.Phase]
+        COPYING: _ClassVar[RepairProgress.Phase]
+        CATCHING_UP: _ClassVar[RepairProgress.Phase]
+        COMPARING: _ClassVar[RepairProgress.Phase]
+        REPLACING: _ClassVar[RepairProgress.Phase]
+    PHASE_UNSPECIFIED: RepairProgress.Phase
+    COPYING: RepairProgress.Phase
+    CATCHING_UP: RepairProgress.Phase
+    COMPARING: RepairProgress.Phase
+    REPLACING: RepairProgress.Phase
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DONE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LACKS_FIELD_NUMBER: _ClassVar[int]
+    phase: RepairProgress.Phase
+    bytes_done: int
+    bytes: int
+    lacks: int
+    def __init__(self, phase: _Optional[_Union[RepairProgress.Phase, str]] = ..., bytes_done: _Optional[int] = ..., bytes: _Optional[int] = ..., lacks: _Optional[int] = ...) -> None: ...
+
+class RepairOutcome(_message.Message):
+    __slots__ = ("vv", "parts", "unreadable", "record", "bytes")
+    VV_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    vv: _effects_pb2.VersionVector
+    parts: _containers.RepeatedCompositeFieldContainer[DigestItem]
+    unreadable: str
+    record: int
+    bytes: int
+    def __init__(self, vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[DigestItem, _Mapping]]] = ..., unreadable: _Optional[str] = ..., record: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...

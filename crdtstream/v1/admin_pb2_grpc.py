@@ -79,6 +79,26 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
                 _registered_method=True)
+        self.RepairKey = channel.unary_stream(
+                '/crdtstream.v1.Admin/RepairKey',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.RepairKeyRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.RepairKeyReply.FromString,
+                _registered_method=True)
+        self.Flush = channel.unary_stream(
+                '/crdtstream.v1.Admin/Flush',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.FlushRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.FlushReply.FromString,
+                _registered_method=True)
+        self.ReloadCertificates = channel.unary_unary(
+                '/crdtstream.v1.Admin/ReloadCertificates',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.ReloadCertificatesRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.ReloadCertificatesReply.FromString,
+                _registered_method=True)
+        self.PushUsers = channel.unary_unary(
+                '/crdtstream.v1.Admin/PushUsers',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.PushUsersRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.PushUsersReply.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -155,6 +175,42 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RepairKey(self, request, context):
+        """Have a key compared with that of another region, at one version vector, and replaced by it if it
+        differs, or cannot be read.  This node takes no writes meanwhile.  Progress; the last message
+        has what came of it.  FAILED_PRECONDITION: nothing has changed; the text says why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Flush(self, request, context):
+        """Delete all keys that this region has observed, in slices, and wait until the other regions have
+        the deletes.  How far it is now and then; the last message says how it ended.  Whoever stops
+        listening stops it; what is deleted stays so.  RESOURCE_EXHAUSTED: another one runs.
+        FAILED_PRECONDITION: writes are refused.  ABORTED: the disk refused, and some may be deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReloadCertificates(self, request, context):
+        """Read the files of this node's certificate now.  FAILED_PRECONDITION: it has none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PushUsers(self, request, context):
+        """Have the users of an aclfile, and write it into the file of the setting `aclfile`.
+        Nothing has changed after an error, and the text says why.  INVALID_ARGUMENT: the file is wrong;
+        FAILED_PRECONDITION: the node has no aclfile, or one whose epoch is not below this one;
+        UNAVAILABLE: the disk refuses it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -203,256 +259,28 @@ def add_AdminServicer_to_server(servicer, server):
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.SerializeToString,
             ),
+            'RepairKey': grpc.unary_stream_rpc_method_handler(
+                    servicer.RepairKey,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.RepairKeyRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.RepairKeyReply.SerializeToString,
+            ),
+            'Flush': grpc.unary_stream_rpc_method_handler(
+                    servicer.Flush,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.FlushRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.FlushReply.SerializeToString,
+            ),
+            'ReloadCertificates': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReloadCertificates,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.ReloadCertificatesRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.ReloadCertificatesReply.SerializeToString,
+            ),
+            'PushUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.PushUsers,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.PushUsersRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.PushUsersReply.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'crdtstream.v1.Admin', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('crdtstream.v1.Admin', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class Admin:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Status(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Status',
-            crdtstream_dot_v1_dot_admin__pb2.StatusRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.StatusReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SetLinks(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/SetLinks',
-            crdtstream_dot_v1_dot_admin__pb2.SetLinksRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.SetLinksReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Tune(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Tune',
-            crdtstream_dot_v1_dot_admin__pb2.TuneRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.TuneReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Backup(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Backup',
-            crdtstream_dot_v1_dot_admin__pb2.BackupRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.BackupPiece.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Digest(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Digest',
-            crdtstream_dot_v1_dot_admin__pb2.DigestRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.DigestReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Digests(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Digests',
-            crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.DigestsReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Members(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/Members',
-            crdtstream_dot_v1_dot_admin__pb2.MembersRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.MembersReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ChangeMembers(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/crdtstream.v1.Admin/ChangeMembers',
-            crdtstream_dot_v1_dot_admin__pb2.ChangeMembersRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.ChangeMembersReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RemoveSealed(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/crdtstream.v1.Admin/RemoveSealed',
-            crdtstream_dot_v1_dot_admin__pb2.RemoveSealedRequest.SerializeToString,
-            crdtstream_dot_v1_dot_admin__pb2.SealedRemoval.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

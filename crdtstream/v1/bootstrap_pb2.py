@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from crdtstream.v1 import effects_pb2 as crdtstream_dot_v1_dot_effects__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63rdtstream/v1/bootstrap.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\xd4\x01\n\x0b\x43opyRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x04 \x01(\x0c\x12\x0e\n\x06run_id\x18\x05 \x01(\x04\x12(\n\x02vv\x18\x06 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12)\n\x06resume\x18\x07 \x01(\x0b\x32\x19.crdtstream.v1.CopyResume\x12\x13\n\x0b\x62ytes_per_s\x18\x08 \x01(\x04\"2\n\nCopyResume\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x61\x66ter_number\x18\x02 \x01(\x04\"\x92\x01\n\tCopyPiece\x12)\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x18.crdtstream.v1.CopyBeginH\x00\x12+\n\x06images\x18\x02 \x01(\x0b\x32\x19.crdtstream.v1.CopyImagesH\x00\x12%\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x16.crdtstream.v1.CopyEndH\x00\x42\x06\n\x04kind\"\x96\x01\n\tCopyBegin\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x0e\n\x06source\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06images\x18\x04 \x01(\x04\x12\x0f\n\x07numbers\x18\x05 \x01(\x04\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x0f\n\x07resumed\x18\x07 \x01(\x08\"6\n\nCopyImages\x12(\n\x06images\x18\x01 \x03(\x0b\x32\x18.crdtstream.v1.CopyImage\"o\n\tCopyImage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05owner\x18\x03 \x01(\x04\x12\x0c\n\x04lane\x18\x04 \x01(\r\x12\x0c\n\x04head\x18\x05 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\x12\x0b\n\x03\x63rc\x18\x07 \x01(\r\"\t\n\x07\x43opyEnd2K\n\tBootstrap\x12>\n\x04\x43opy\x12\x1a.crdtstream.v1.CopyRequest\x1a\x18.crdtstream.v1.CopyPiece0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x63rdtstream/v1/bootstrap.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\xee\x01\n\x0b\x43opyRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x04 \x01(\x0c\x12\x0e\n\x06run_id\x18\x05 \x01(\x04\x12(\n\x02vv\x18\x06 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12)\n\x06resume\x18\x07 \x01(\x0b\x32\x19.crdtstream.v1.CopyResume\x12\x13\n\x0b\x62ytes_per_s\x18\x08 \x01(\x04\x12\x10\n\x03key\x18\t \x01(\x0cH\x00\x88\x01\x01\x42\x06\n\x04_key\"2\n\nCopyResume\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x14\n\x0c\x61\x66ter_number\x18\x02 \x01(\x04\"\x92\x01\n\tCopyPiece\x12)\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x18.crdtstream.v1.CopyBeginH\x00\x12+\n\x06images\x18\x02 \x01(\x0b\x32\x19.crdtstream.v1.CopyImagesH\x00\x12%\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x16.crdtstream.v1.CopyEndH\x00\x42\x06\n\x04kind\"\xc6\x01\n\tCopyBegin\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x0e\n\x06source\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06images\x18\x04 \x01(\x04\x12\x0f\n\x07numbers\x18\x05 \x01(\x04\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x0f\n\x07resumed\x18\x07 \x01(\x08\x12\x10\n\x03key\x18\x08 \x01(\x0cH\x00\x88\x01\x01\x12\x14\n\x0cincarnations\x18\t \x01(\x0c\x42\x06\n\x04_key\"6\n\nCopyImages\x12(\n\x06images\x18\x01 \x03(\x0b\x32\x18.crdtstream.v1.CopyImage\"o\n\tCopyImage\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04kind\x18\x02 \x01(\r\x12\r\n\x05owner\x18\x03 \x01(\x04\x12\x0c\n\x04lane\x18\x04 \x01(\r\x12\x0c\n\x04head\x18\x05 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x06 \x01(\x0c\x12\x0b\n\x03\x63rc\x18\x07 \x01(\r\"\t\n\x07\x43opyEnd2K\n\tBootstrap\x12>\n\x04\x43opy\x12\x1a.crdtstream.v1.CopyRequest\x1a\x18.crdtstream.v1.CopyPiece0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,19 +33,19 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'crdtstream.v1.bootstrap_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COPYREQUEST']._serialized_start=78
-  _globals['_COPYREQUEST']._serialized_end=290
-  _globals['_COPYRESUME']._serialized_start=292
-  _globals['_COPYRESUME']._serialized_end=342
-  _globals['_COPYPIECE']._serialized_start=345
-  _globals['_COPYPIECE']._serialized_end=491
-  _globals['_COPYBEGIN']._serialized_start=494
-  _globals['_COPYBEGIN']._serialized_end=644
-  _globals['_COPYIMAGES']._serialized_start=646
-  _globals['_COPYIMAGES']._serialized_end=700
-  _globals['_COPYIMAGE']._serialized_start=702
-  _globals['_COPYIMAGE']._serialized_end=813
-  _globals['_COPYEND']._serialized_start=815
-  _globals['_COPYEND']._serialized_end=824
-  _globals['_BOOTSTRAP']._serialized_start=826
-  _globals['_BOOTSTRAP']._serialized_end=901
+  _globals['_COPYREQUEST']._serialized_end=316
+  _globals['_COPYRESUME']._serialized_start=318
+  _globals['_COPYRESUME']._serialized_end=368
+  _globals['_COPYPIECE']._serialized_start=371
+  _globals['_COPYPIECE']._serialized_end=517
+  _globals['_COPYBEGIN']._serialized_start=520
+  _globals['_COPYBEGIN']._serialized_end=718
+  _globals['_COPYIMAGES']._serialized_start=720
+  _globals['_COPYIMAGES']._serialized_end=774
+  _globals['_COPYIMAGE']._serialized_start=776
+  _globals['_COPYIMAGE']._serialized_end=887
+  _globals['_COPYEND']._serialized_start=889
+  _globals['_COPYEND']._serialized_end=898
+  _globals['_BOOTSTRAP']._serialized_start=900
+  _globals['_BOOTSTRAP']._serialized_end=975
 # @@protoc_insertion_point(module_scope)

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CopyRequest(_message.Message):
-    __slots__ = ("protocol", "region", "database_id", "database_uid", "run_id", "vv", "resume", "bytes_per_s")
+    __slots__ = ("protocol", "region", "database_id", "database_uid", "run_id", "vv", "resume", "bytes_per_s", "key")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class CopyRequest(_message.Message):
     VV_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     BYTES_PER_S_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     database_id: str
@@ -25,7 +26,8 @@ class CopyRequest(_message.Message):
     vv: _effects_pb2.VersionVector
     resume: CopyResume
     bytes_per_s: int
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., run_id: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., resume: _Optional[_Union[CopyResume, _Mapping]] = ..., bytes_per_s: _Optional[int] = ...) -> None: ...
+    key: bytes
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., run_id: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., resume: _Optional[_Union[CopyResume, _Mapping]] = ..., bytes_per_s: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class CopyResume(_message.Message):
     __slots__ = ("cut_id", "after_number")
@@ -46,7 +48,7 @@ class CopyPiece(_message.Message):
     def __init__(self, begin: _Optional[_Union[CopyBegin, _Mapping]] = ..., images: _Optional[_Union[CopyImages, _Mapping]] = ..., end: _Optional[_Union[CopyEnd, _Mapping]] = ...) -> None: ...
 
 class CopyBegin(_message.Message):
-    __slots__ = ("cut_id", "source", "vv", "images", "numbers", "bytes", "resumed")
+    __slots__ = ("cut_id", "source", "vv", "images", "numbers", "bytes", "resumed", "key", "incarnations")
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +56,8 @@ class CopyBegin(_message.Message):
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     cut_id: bytes
     source: int
     vv: _effects_pb2.VersionVector
@@ -61,7 +65,9 @@ class CopyBegin(_message.Message):
     numbers: int
     bytes: int
     resumed: bool
-    def __init__(self, cut_id: _Optional[bytes] = ..., source: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., images: _Optional[int] = ..., numbers: _Optional[int] = ..., bytes: _Optional[int] = ..., resumed: _Optional[bool] = ...) -> None: ...
+    key: bytes
+    incarnations: bytes
+    def __init__(self, cut_id: _Optional[bytes] = ..., source: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., images: _Optional[int] = ..., numbers: _Optional[int] = ..., bytes: _Optional[int] = ..., resumed: _Optional[bool] = ..., key: _Optional[bytes] = ..., incarnations: _Optional[bytes] = ...) -> None: ...
 
 class CopyImages(_message.Message):
     __slots__ = ("images",)

@@ -72,35 +72,3 @@ def add_BootstrapServicer_to_server(servicer, server):
             'crdtstream.v1.Bootstrap', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('crdtstream.v1.Bootstrap', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class Bootstrap:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Copy(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/crdtstream.v1.Bootstrap/Copy',
-            crdtstream_dot_v1_dot_bootstrap__pb2.CopyRequest.SerializeToString,
-            crdtstream_dot_v1_dot_bootstrap__pb2.CopyPiece.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

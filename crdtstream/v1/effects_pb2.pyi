@@ -33,7 +33,7 @@ class VersionVector(_message.Message):
     def __init__(self, regions: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EffectBatch(_message.Message):
-    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "issued_after_ms", "columns", "keys", "fields", "key_index", "ms", "seq", "lengths", "idempotent_index", "idempotent_producer_index", "others", "producers", "idempotent_ids", "numbered")
+    __slots__ = ("origin", "first_n", "count", "context", "issued_ms", "issued_after_ms", "columns", "keys", "fields", "others", "producers", "idempotent_ids", "numbered", "follows")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     FIRST_N_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -43,16 +43,11 @@ class EffectBatch(_message.Message):
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
-    KEY_INDEX_FIELD_NUMBER: _ClassVar[int]
-    MS_FIELD_NUMBER: _ClassVar[int]
-    SEQ_FIELD_NUMBER: _ClassVar[int]
-    LENGTHS_FIELD_NUMBER: _ClassVar[int]
-    IDEMPOTENT_INDEX_FIELD_NUMBER: _ClassVar[int]
-    IDEMPOTENT_PRODUCER_INDEX_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENT_IDS_FIELD_NUMBER: _ClassVar[int]
     NUMBERED_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     origin: int
     first_n: int
     count: int
@@ -62,17 +57,12 @@ class EffectBatch(_message.Message):
     columns: bytes
     keys: _containers.RepeatedScalarFieldContainer[bytes]
     fields: bytes
-    key_index: bytes
-    ms: bytes
-    seq: bytes
-    lengths: bytes
-    idempotent_index: bytes
-    idempotent_producer_index: bytes
     others: _containers.RepeatedCompositeFieldContainer[Effect]
     producers: _containers.RepeatedScalarFieldContainer[bytes]
     idempotent_ids: _containers.RepeatedScalarFieldContainer[bytes]
     numbered: _containers.RepeatedCompositeFieldContainer[NumberedRun]
-    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., issued_after_ms: _Optional[int] = ..., columns: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., fields: _Optional[bytes] = ..., key_index: _Optional[bytes] = ..., ms: _Optional[bytes] = ..., seq: _Optional[bytes] = ..., lengths: _Optional[bytes] = ..., idempotent_index: _Optional[bytes] = ..., idempotent_producer_index: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ..., numbered: _Optional[_Iterable[_Union[NumberedRun, _Mapping]]] = ...) -> None: ...
+    follows: int
+    def __init__(self, origin: _Optional[int] = ..., first_n: _Optional[int] = ..., count: _Optional[int] = ..., context: _Optional[_Union[VersionVector, _Mapping]] = ..., issued_ms: _Optional[int] = ..., issued_after_ms: _Optional[int] = ..., columns: _Optional[bytes] = ..., keys: _Optional[_Iterable[bytes]] = ..., fields: _Optional[bytes] = ..., others: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., idempotent_ids: _Optional[_Iterable[bytes]] = ..., numbered: _Optional[_Iterable[_Union[NumberedRun, _Mapping]]] = ..., follows: _Optional[int] = ...) -> None: ...
 
 class NumberedRun(_message.Message):
     __slots__ = ("index", "count", "producer", "batch", "first_row")
@@ -143,21 +133,18 @@ class LanePosition(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., id: _Optional[_Union[Id, _Mapping]] = ...) -> None: ...
 
 class LaneInterval(_message.Message):
-    __slots__ = ("lane", "from_ms", "from_seq", "ms_on", "to_seq", "to")
+    __slots__ = ("lane", "from_ms", "from_seq", "ms_on", "to_seq")
     LANE_FIELD_NUMBER: _ClassVar[int]
     FROM_MS_FIELD_NUMBER: _ClassVar[int]
     FROM_SEQ_FIELD_NUMBER: _ClassVar[int]
     MS_ON_FIELD_NUMBER: _ClassVar[int]
     TO_SEQ_FIELD_NUMBER: _ClassVar[int]
-    FROM_FIELD_NUMBER: _ClassVar[int]
-    TO_FIELD_NUMBER: _ClassVar[int]
     lane: int
     from_ms: int
     from_seq: int
     ms_on: int
     to_seq: int
-    to: Id
-    def __init__(self, lane: _Optional[int] = ..., from_ms: _Optional[int] = ..., from_seq: _Optional[int] = ..., ms_on: _Optional[int] = ..., to_seq: _Optional[int] = ..., to: _Optional[_Union[Id, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, lane: _Optional[int] = ..., from_ms: _Optional[int] = ..., from_seq: _Optional[int] = ..., ms_on: _Optional[int] = ..., to_seq: _Optional[int] = ...) -> None: ...
 
 class Remove(_message.Message):
     __slots__ = ("key", "lanes", "with_references", "trims")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from crdtstream.v1 import effects_pb2 as crdtstream_dot_v1_dot_effects__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63rdtstream/v1/local.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\x8b\x01\n\x0cLocalChanges\x12+\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1a.crdtstream.v1.LocalChange\x12\x12\n\narrived_ms\x18\x02 \x01(\x04\x12\x13\n\x0b\x61ppended_ms\x18\x03 \x03(\x04\x12%\n\x06merged\x18\x04 \x01(\x0b\x32\x15.crdtstream.v1.Merged\"R\n\x06Merged\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x0e\n\x06source\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\"\xdb\x03\n\x0bLocalChange\x12\x0f\n\x07\x61\x66ter_n\x18\x01 \x01(\x04\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05group\x18\x03 \x01(\x0c\x12\x10\n\x08\x63onsumer\x18\x04 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x05 \x01(\x04\x12)\n\x07\x64\x65liver\x18\x06 \x01(\x0b\x32\x16.crdtstream.v1.DeliverH\x00\x12-\n\tredeliver\x18\x07 \x01(\x0b\x32\x18.crdtstream.v1.RedeliverH\x00\x12!\n\x03\x61\x63k\x18\x08 \x01(\x0b\x32\x12.crdtstream.v1.AckH\x00\x12%\n\x05\x63laim\x18\t \x01(\x0b\x32\x14.crdtstream.v1.ClaimH\x00\x12\x38\n\x0f\x63reate_consumer\x18\n \x01(\x0b\x32\x1d.crdtstream.v1.CreateConsumerH\x00\x12\x38\n\x0f\x64\x65lete_consumer\x18\x0b \x01(\x0b\x32\x1d.crdtstream.v1.DeleteConsumerH\x00\x12\x32\n\x0cset_position\x18\x0c \x01(\x0b\x32\x1a.crdtstream.v1.SetPositionH\x00\x12)\n\x07release\x18\r \x01(\x0b\x32\x16.crdtstream.v1.ReleaseH\x00\x42\x06\n\x04kind\"?\n\x07\x44\x65liver\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\x12\r\n\x05noack\x18\x02 \x01(\x08\"2\n\tRedeliver\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\",\n\x03\x41\x63k\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\"\xf2\x01\n\x05\x43laim\x12(\n\x05nacks\x18\x01 \x03(\x0b\x32\x19.crdtstream.v1.Claim.Nack\x12\'\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\x12\'\n\x07last_id\x18\x03 \x01(\x0b\x32\x11.crdtstream.v1.IdH\x00\x88\x01\x01\x1a\x61\n\x04Nack\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x1d\n\x02id\x18\x02 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x14\n\x0c\x64\x65livered_ms\x18\x03 \x01(\x04\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x04\x42\n\n\x08_last_id\"\x82\x01\n\x07Release\x12*\n\x05nacks\x18\x01 \x03(\x0b\x32\x1b.crdtstream.v1.Release.Nack\x1aK\n\x04Nack\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x1d\n\x02id\x18\x02 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\x04\"\x10\n\x0e\x43reateConsumer\"\x10\n\x0e\x44\x65leteConsumer\"\xa5\x01\n\x0bSetPosition\x12(\n\x08position\x18\x01 \x01(\x0b\x32\x11.crdtstream.v1.IdH\x00\x88\x01\x01\x12\x33\n\x0elane_positions\x18\x02 \x03(\x0b\x32\x1b.crdtstream.v1.LanePosition\x12\x19\n\x0c\x65ntries_read\x18\x03 \x01(\x04H\x01\x88\x01\x01\x42\x0b\n\t_positionB\x0f\n\r_entries_readb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x63rdtstream/v1/local.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"\x8b\x01\n\x0cLocalChanges\x12+\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x1a.crdtstream.v1.LocalChange\x12\x12\n\narrived_ms\x18\x02 \x01(\x04\x12\x13\n\x0b\x61ppended_ms\x18\x03 \x03(\x04\x12%\n\x06merged\x18\x04 \x01(\x0b\x32\x15.crdtstream.v1.Merged\"l\n\x06Merged\x12\x0e\n\x06\x63ut_id\x18\x01 \x01(\x0c\x12\x0e\n\x06source\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x10\n\x03key\x18\x04 \x01(\x0cH\x00\x88\x01\x01\x42\x06\n\x04_key\"\xdb\x03\n\x0bLocalChange\x12\x0f\n\x07\x61\x66ter_n\x18\x01 \x01(\x04\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05group\x18\x03 \x01(\x0c\x12\x10\n\x08\x63onsumer\x18\x04 \x01(\x0c\x12\x0e\n\x06now_ms\x18\x05 \x01(\x04\x12)\n\x07\x64\x65liver\x18\x06 \x01(\x0b\x32\x16.crdtstream.v1.DeliverH\x00\x12-\n\tredeliver\x18\x07 \x01(\x0b\x32\x18.crdtstream.v1.RedeliverH\x00\x12!\n\x03\x61\x63k\x18\x08 \x01(\x0b\x32\x12.crdtstream.v1.AckH\x00\x12%\n\x05\x63laim\x18\t \x01(\x0b\x32\x14.crdtstream.v1.ClaimH\x00\x12\x38\n\x0f\x63reate_consumer\x18\n \x01(\x0b\x32\x1d.crdtstream.v1.CreateConsumerH\x00\x12\x38\n\x0f\x64\x65lete_consumer\x18\x0b \x01(\x0b\x32\x1d.crdtstream.v1.DeleteConsumerH\x00\x12\x32\n\x0cset_position\x18\x0c \x01(\x0b\x32\x1a.crdtstream.v1.SetPositionH\x00\x12)\n\x07release\x18\r \x01(\x0b\x32\x16.crdtstream.v1.ReleaseH\x00\x42\x06\n\x04kind\"?\n\x07\x44\x65liver\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\x12\r\n\x05noack\x18\x02 \x01(\x08\"2\n\tRedeliver\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\",\n\x03\x41\x63k\x12%\n\x05lanes\x18\x01 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\"\xf2\x01\n\x05\x43laim\x12(\n\x05nacks\x18\x01 \x03(\x0b\x32\x19.crdtstream.v1.Claim.Nack\x12\'\n\x07\x64ropped\x18\x02 \x03(\x0b\x32\x16.crdtstream.v1.LaneIds\x12\'\n\x07last_id\x18\x03 \x01(\x0b\x32\x11.crdtstream.v1.IdH\x00\x88\x01\x01\x1a\x61\n\x04Nack\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x1d\n\x02id\x18\x02 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x14\n\x0c\x64\x65livered_ms\x18\x03 \x01(\x04\x12\x16\n\x0e\x64\x65livery_count\x18\x04 \x01(\x04\x42\n\n\x08_last_id\"\x82\x01\n\x07Release\x12*\n\x05nacks\x18\x01 \x03(\x0b\x32\x1b.crdtstream.v1.Release.Nack\x1aK\n\x04Nack\x12\x0c\n\x04lane\x18\x01 \x01(\r\x12\x1d\n\x02id\x18\x02 \x01(\x0b\x32\x11.crdtstream.v1.Id\x12\x16\n\x0e\x64\x65livery_count\x18\x03 \x01(\x04\"\x10\n\x0e\x43reateConsumer\"\x10\n\x0e\x44\x65leteConsumer\"\xa5\x01\n\x0bSetPosition\x12(\n\x08position\x18\x01 \x01(\x0b\x32\x11.crdtstream.v1.IdH\x00\x88\x01\x01\x12\x33\n\x0elane_positions\x18\x02 \x03(\x0b\x32\x1b.crdtstream.v1.LanePosition\x12\x19\n\x0c\x65ntries_read\x18\x03 \x01(\x04H\x01\x88\x01\x01\x42\x0b\n\t_positionB\x0f\n\r_entries_readb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,27 +35,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOCALCHANGES']._serialized_start=74
   _globals['_LOCALCHANGES']._serialized_end=213
   _globals['_MERGED']._serialized_start=215
-  _globals['_MERGED']._serialized_end=297
-  _globals['_LOCALCHANGE']._serialized_start=300
-  _globals['_LOCALCHANGE']._serialized_end=775
-  _globals['_DELIVER']._serialized_start=777
-  _globals['_DELIVER']._serialized_end=840
-  _globals['_REDELIVER']._serialized_start=842
-  _globals['_REDELIVER']._serialized_end=892
-  _globals['_ACK']._serialized_start=894
-  _globals['_ACK']._serialized_end=938
-  _globals['_CLAIM']._serialized_start=941
-  _globals['_CLAIM']._serialized_end=1183
-  _globals['_CLAIM_NACK']._serialized_start=1074
-  _globals['_CLAIM_NACK']._serialized_end=1171
-  _globals['_RELEASE']._serialized_start=1186
-  _globals['_RELEASE']._serialized_end=1316
-  _globals['_RELEASE_NACK']._serialized_start=1241
-  _globals['_RELEASE_NACK']._serialized_end=1316
-  _globals['_CREATECONSUMER']._serialized_start=1318
-  _globals['_CREATECONSUMER']._serialized_end=1334
-  _globals['_DELETECONSUMER']._serialized_start=1336
-  _globals['_DELETECONSUMER']._serialized_end=1352
-  _globals['_SETPOSITION']._serialized_start=1355
-  _globals['_SETPOSITION']._serialized_end=1520
+  _globals['_MERGED']._serialized_end=323
+  _globals['_LOCALCHANGE']._serialized_start=326
+  _globals['_LOCALCHANGE']._serialized_end=801
+  _globals['_DELIVER']._serialized_start=803
+  _globals['_DELIVER']._serialized_end=866
+  _globals['_REDELIVER']._serialized_start=868
+  _globals['_REDELIVER']._serialized_end=918
+  _globals['_ACK']._serialized_start=920
+  _globals['_ACK']._serialized_end=964
+  _globals['_CLAIM']._serialized_start=967
+  _globals['_CLAIM']._serialized_end=1209
+  _globals['_CLAIM_NACK']._serialized_start=1100
+  _globals['_CLAIM_NACK']._serialized_end=1197
+  _globals['_RELEASE']._serialized_start=1212
+  _globals['_RELEASE']._serialized_end=1342
+  _globals['_RELEASE_NACK']._serialized_start=1267
+  _globals['_RELEASE_NACK']._serialized_end=1342
+  _globals['_CREATECONSUMER']._serialized_start=1344
+  _globals['_CREATECONSUMER']._serialized_end=1360
+  _globals['_DELETECONSUMER']._serialized_start=1362
+  _globals['_DELETECONSUMER']._serialized_end=1378
+  _globals['_SETPOSITION']._serialized_start=1381
+  _globals['_SETPOSITION']._serialized_end=1546
 # @@protoc_insertion_point(module_scope)

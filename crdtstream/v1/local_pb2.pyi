@@ -20,14 +20,16 @@ class LocalChanges(_message.Message):
     def __init__(self, changes: _Optional[_Iterable[_Union[LocalChange, _Mapping]]] = ..., arrived_ms: _Optional[int] = ..., appended_ms: _Optional[_Iterable[int]] = ..., merged: _Optional[_Union[Merged, _Mapping]] = ...) -> None: ...
 
 class Merged(_message.Message):
-    __slots__ = ("cut_id", "source", "vv")
+    __slots__ = ("cut_id", "source", "vv", "key")
     CUT_ID_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     cut_id: bytes
     source: int
     vv: _effects_pb2.VersionVector
-    def __init__(self, cut_id: _Optional[bytes] = ..., source: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
+    key: bytes
+    def __init__(self, cut_id: _Optional[bytes] = ..., source: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class LocalChange(_message.Message):
     __slots__ = ("after_n", "key", "group", "consumer", "now_ms", "deliver", "redeliver", "ack", "claim", "create_consumer", "delete_consumer", "set_position", "release")

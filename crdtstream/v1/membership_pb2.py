@@ -24,35 +24,35 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63rdtstream/v1/membership.proto\x12\rcrdtstream.v1\"{\n\x10MembershipLetter\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\r\x12\n\n\x02to\x18\x04 \x01(\r\x12\x0f\n\x07message\x18\x05 \x01(\x0c\x12\x0f\n\x07members\x18\x06 \x01(\x0c\"\x0b\n\tDelivered\"\xdb\x01\n\x0bSealRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\r\x12\n\n\x02to\x18\x04 \x01(\r\x12-\n\x04step\x18\x05 \x01(\x0e\x32\x1f.crdtstream.v1.SealRequest.Step\x12\x0c\n\x04heir\x18\x06 \x01(\r\x12\r\n\x05\x65poch\x18\x07 \x01(\r\"9\n\x04Step\x12\x14\n\x10STEP_UNSPECIFIED\x10\x00\x12\x08\n\x04LOOK\x10\x01\x12\x08\n\x04SEAL\x10\x02\x12\x07\n\x03\x45ND\x10\x03\"\x98\x01\n\tSealReply\x12\x0e\n\x06sealed\x18\x01 \x01(\x08\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06groups\x18\x03 \x01(\r\x12\x13\n\x0bhanded_over\x18\x04 \x01(\x08\x12\x0e\n\x06issued\x18\x05 \x01(\x04\x12&\n\x05lacks\x18\x06 \x03(\x0b\x32\x17.crdtstream.v1.SealLack\x12\x0f\n\x07trouble\x18\x07 \x01(\t\"+\n\x08SealLack\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x01(\x04\"7\n\x10IntroduceRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\r\"\xc5\x01\n\x0cIntroduction\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12\x14\n\x0c\x64\x61tabase_uid\x18\x03 \x01(\x0c\x12\x14\n\x0cgrpc_address\x18\x04 \x01(\t\x12\x14\n\x0cresp_address\x18\x05 \x01(\t\x12\x14\n\x0chttp_address\x18\x06 \x01(\t\x12,\n\x05peers\x18\x07 \x03(\x0b\x32\x1d.crdtstream.v1.ConfiguredPeer\x12\r\n\x05votes\x18\x08 \x01(\x08\"1\n\x0e\x43onfiguredPeer\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"/\n\x0bJoinRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x10\n\x08instance\x18\x02 \x01(\x0c\"W\n\tJoinReply\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x03 \x01(\x0c\x12\x0f\n\x07members\x18\x04 \x01(\x0c\x32\x99\x02\n\nMembership\x12\x44\n\x07\x44\x65liver\x12\x1f.crdtstream.v1.MembershipLetter\x1a\x18.crdtstream.v1.Delivered\x12I\n\tIntroduce\x12\x1f.crdtstream.v1.IntroduceRequest\x1a\x1b.crdtstream.v1.Introduction\x12<\n\x04Join\x12\x1a.crdtstream.v1.JoinRequest\x1a\x18.crdtstream.v1.JoinReply\x12<\n\x04Seal\x12\x1a.crdtstream.v1.SealRequest\x1a\x18.crdtstream.v1.SealReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x63rdtstream/v1/membership.proto\x12\rcrdtstream.v1\"\x90\x01\n\x10MembershipLetter\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\r\x12\n\n\x02to\x18\x04 \x01(\r\x12\x0f\n\x07message\x18\x05 \x01(\x0c\x12\x0f\n\x07members\x18\x06 \x01(\x0c\x12\x13\n\x0bincarnation\x18\x07 \x01(\x0c\"\x0b\n\tDelivered\"\xdb\x01\n\x0bSealRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x02 \x01(\x0c\x12\x0e\n\x06sender\x18\x03 \x01(\r\x12\n\n\x02to\x18\x04 \x01(\r\x12-\n\x04step\x18\x05 \x01(\x0e\x32\x1f.crdtstream.v1.SealRequest.Step\x12\x0c\n\x04heir\x18\x06 \x01(\r\x12\r\n\x05\x65poch\x18\x07 \x01(\r\"9\n\x04Step\x12\x14\n\x10STEP_UNSPECIFIED\x10\x00\x12\x08\n\x04LOOK\x10\x01\x12\x08\n\x04SEAL\x10\x02\x12\x07\n\x03\x45ND\x10\x03\"\x98\x01\n\tSealReply\x12\x0e\n\x06sealed\x18\x01 \x01(\x08\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x0e\n\x06groups\x18\x03 \x01(\r\x12\x13\n\x0bhanded_over\x18\x04 \x01(\x08\x12\x0e\n\x06issued\x18\x05 \x01(\x04\x12&\n\x05lacks\x18\x06 \x03(\x0b\x32\x17.crdtstream.v1.SealLack\x12\x0f\n\x07trouble\x18\x07 \x01(\t\"+\n\x08SealLack\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x0f\n\x07\x65\x66\x66\x65\x63ts\x18\x02 \x01(\x04\"7\n\x10IntroduceRequest\x12\x13\n\x0b\x64\x61tabase_id\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\r\"\xc5\x01\n\x0cIntroduction\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x10\n\x08instance\x18\x02 \x01(\x0c\x12\x14\n\x0c\x64\x61tabase_uid\x18\x03 \x01(\x0c\x12\x14\n\x0cgrpc_address\x18\x04 \x01(\t\x12\x14\n\x0cresp_address\x18\x05 \x01(\t\x12\x14\n\x0chttp_address\x18\x06 \x01(\t\x12,\n\x05peers\x18\x07 \x03(\x0b\x32\x1d.crdtstream.v1.ConfiguredPeer\x12\r\n\x05votes\x18\x08 \x01(\x08\"1\n\x0e\x43onfiguredPeer\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"/\n\x0bJoinRequest\x12\x0e\n\x06secret\x18\x01 \x01(\x0c\x12\x10\n\x08instance\x18\x02 \x01(\x0c\"W\n\tJoinReply\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64\x61tabase_uid\x18\x03 \x01(\x0c\x12\x0f\n\x07members\x18\x04 \x01(\x0c\x32\x99\x02\n\nMembership\x12\x44\n\x07\x44\x65liver\x12\x1f.crdtstream.v1.MembershipLetter\x1a\x18.crdtstream.v1.Delivered\x12I\n\tIntroduce\x12\x1f.crdtstream.v1.IntroduceRequest\x1a\x1b.crdtstream.v1.Introduction\x12<\n\x04Join\x12\x1a.crdtstream.v1.JoinRequest\x1a\x18.crdtstream.v1.JoinReply\x12<\n\x04Seal\x12\x1a.crdtstream.v1.SealRequest\x1a\x18.crdtstream.v1.SealReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'crdtstream.v1.membership_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MEMBERSHIPLETTER']._serialized_start=49
-  _globals['_MEMBERSHIPLETTER']._serialized_end=172
-  _globals['_DELIVERED']._serialized_start=174
-  _globals['_DELIVERED']._serialized_end=185
-  _globals['_SEALREQUEST']._serialized_start=188
-  _globals['_SEALREQUEST']._serialized_end=407
-  _globals['_SEALREQUEST_STEP']._serialized_start=350
-  _globals['_SEALREQUEST_STEP']._serialized_end=407
-  _globals['_SEALREPLY']._serialized_start=410
-  _globals['_SEALREPLY']._serialized_end=562
-  _globals['_SEALLACK']._serialized_start=564
-  _globals['_SEALLACK']._serialized_end=607
-  _globals['_INTRODUCEREQUEST']._serialized_start=609
-  _globals['_INTRODUCEREQUEST']._serialized_end=664
-  _globals['_INTRODUCTION']._serialized_start=667
-  _globals['_INTRODUCTION']._serialized_end=864
-  _globals['_CONFIGUREDPEER']._serialized_start=866
-  _globals['_CONFIGUREDPEER']._serialized_end=915
-  _globals['_JOINREQUEST']._serialized_start=917
-  _globals['_JOINREQUEST']._serialized_end=964
-  _globals['_JOINREPLY']._serialized_start=966
-  _globals['_JOINREPLY']._serialized_end=1053
-  _globals['_MEMBERSHIP']._serialized_start=1056
-  _globals['_MEMBERSHIP']._serialized_end=1337
+  _globals['_MEMBERSHIPLETTER']._serialized_start=50
+  _globals['_MEMBERSHIPLETTER']._serialized_end=194
+  _globals['_DELIVERED']._serialized_start=196
+  _globals['_DELIVERED']._serialized_end=207
+  _globals['_SEALREQUEST']._serialized_start=210
+  _globals['_SEALREQUEST']._serialized_end=429
+  _globals['_SEALREQUEST_STEP']._serialized_start=372
+  _globals['_SEALREQUEST_STEP']._serialized_end=429
+  _globals['_SEALREPLY']._serialized_start=432
+  _globals['_SEALREPLY']._serialized_end=584
+  _globals['_SEALLACK']._serialized_start=586
+  _globals['_SEALLACK']._serialized_end=629
+  _globals['_INTRODUCEREQUEST']._serialized_start=631
+  _globals['_INTRODUCEREQUEST']._serialized_end=686
+  _globals['_INTRODUCTION']._serialized_start=689
+  _globals['_INTRODUCTION']._serialized_end=886
+  _globals['_CONFIGUREDPEER']._serialized_start=888
+  _globals['_CONFIGUREDPEER']._serialized_end=937
+  _globals['_JOINREQUEST']._serialized_start=939
+  _globals['_JOINREQUEST']._serialized_end=986
+  _globals['_JOINREPLY']._serialized_start=988
+  _globals['_JOINREPLY']._serialized_end=1075
+  _globals['_MEMBERSHIP']._serialized_start=1078
+  _globals['_MEMBERSHIP']._serialized_end=1359
 # @@protoc_insertion_point(module_scope)

@@ -8,20 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MembershipLetter(_message.Message):
-    __slots__ = ("database_id", "database_uid", "sender", "to", "message", "members")
+    __slots__ = ("database_id", "database_uid", "sender", "to", "message", "members", "incarnation")
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     database_id: str
     database_uid: bytes
     sender: int
     to: int
     message: bytes
     members: bytes
-    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., message: _Optional[bytes] = ..., members: _Optional[bytes] = ...) -> None: ...
+    incarnation: bytes
+    def __init__(self, database_id: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., message: _Optional[bytes] = ..., members: _Optional[bytes] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
 
 class Delivered(_message.Message):
     __slots__ = ()

@@ -8,11 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PositionRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("token",)
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    token: str
+    def __init__(self, token: _Optional[str] = ...) -> None: ...
 
 class Position(_message.Message):
-    __slots__ = ("region", "database_id", "durable_vv", "now_ms", "fault", "database_uid", "ends")
+    __slots__ = ("region", "database_id", "durable_vv", "now_ms", "fault", "database_uid", "ends", "token", "lost", "unheard")
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +22,9 @@ class Position(_message.Message):
     FAULT_FIELD_NUMBER: _ClassVar[int]
     DATABASE_UID_FIELD_NUMBER: _ClassVar[int]
     ENDS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    UNHEARD_FIELD_NUMBER: _ClassVar[int]
     region: int
     database_id: str
     durable_vv: _effects_pb2.VersionVector
@@ -27,7 +32,10 @@ class Position(_message.Message):
     fault: str
     database_uid: bytes
     ends: _containers.RepeatedCompositeFieldContainer[EndOfRegion]
-    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., fault: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., ends: _Optional[_Iterable[_Union[EndOfRegion, _Mapping]]] = ...) -> None: ...
+    token: str
+    lost: _containers.RepeatedCompositeFieldContainer[EndOfRegion]
+    unheard: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., fault: _Optional[str] = ..., database_uid: _Optional[bytes] = ..., ends: _Optional[_Iterable[_Union[EndOfRegion, _Mapping]]] = ..., token: _Optional[str] = ..., lost: _Optional[_Iterable[_Union[EndOfRegion, _Mapping]]] = ..., unheard: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class EndOfRegion(_message.Message):
     __slots__ = ("region", "last_n", "why")
@@ -96,7 +104,7 @@ class GroupDescription(_message.Message):
     def __init__(self, name: _Optional[bytes] = ..., consumers: _Optional[int] = ..., pending: _Optional[int] = ..., undelivered: _Optional[int] = ..., frontier: _Optional[_Iterable[_Union[_effects_pb2.LanePosition, _Mapping]]] = ...) -> None: ...
 
 class PlanRequest(_message.Message):
-    __slots__ = ("patterns", "above", "upto", "entries_max", "origins", "start", "end", "range_entries", "only_end")
+    __slots__ = ("patterns", "above", "upto", "entries_max", "origins", "start", "end", "range_entries", "only_end", "above_token", "upto_token")
     PATTERNS_FIELD_NUMBER: _ClassVar[int]
     ABOVE_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +114,8 @@ class PlanRequest(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     RANGE_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     ONLY_END_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    UPTO_TOKEN_FIELD_NUMBER: _ClassVar[int]
     patterns: _containers.RepeatedScalarFieldContainer[bytes]
     above: _effects_pb2.VersionVector
     upto: _effects_pb2.VersionVector
@@ -115,17 +125,21 @@ class PlanRequest(_message.Message):
     end: _effects_pb2.Id
     range_entries: int
     only_end: bool
-    def __init__(self, patterns: _Optional[_Iterable[bytes]] = ..., above: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., upto: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., entries_max: _Optional[int] = ..., origins: _Optional[_Iterable[int]] = ..., start: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., end: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., range_entries: _Optional[int] = ..., only_end: _Optional[bool] = ...) -> None: ...
+    above_token: str
+    upto_token: str
+    def __init__(self, patterns: _Optional[_Iterable[bytes]] = ..., above: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., upto: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., entries_max: _Optional[int] = ..., origins: _Optional[_Iterable[int]] = ..., start: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., end: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., range_entries: _Optional[int] = ..., only_end: _Optional[bool] = ..., above_token: _Optional[str] = ..., upto_token: _Optional[str] = ...) -> None: ...
 
 class PlanReply(_message.Message):
-    __slots__ = ("end", "ranges", "losses")
+    __slots__ = ("end", "ranges", "losses", "end_token")
     END_FIELD_NUMBER: _ClassVar[int]
     RANGES_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    END_TOKEN_FIELD_NUMBER: _ClassVar[int]
     end: _effects_pb2.VersionVector
     ranges: _containers.RepeatedCompositeFieldContainer[Range]
     losses: _containers.RepeatedCompositeFieldContainer[Loss]
-    def __init__(self, end: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[Loss, _Mapping]]] = ...) -> None: ...
+    end_token: str
+    def __init__(self, end: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ..., losses: _Optional[_Iterable[_Union[Loss, _Mapping]]] = ..., end_token: _Optional[str] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("key", "origin", "above_n", "upto_n", "entries")
@@ -152,20 +166,22 @@ class Loss(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., lost_n: _Optional[int] = ...) -> None: ...
 
 class ScanRequest(_message.Message):
-    __slots__ = ("key", "origin", "above_n", "upto_n", "start", "end")
+    __slots__ = ("key", "origin", "above_n", "upto_n", "start", "end", "upto_token")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     ABOVE_N_FIELD_NUMBER: _ClassVar[int]
     UPTO_N_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    UPTO_TOKEN_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     origin: int
     above_n: int
     upto_n: int
     start: _effects_pb2.Id
     end: _effects_pb2.Id
-    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., above_n: _Optional[int] = ..., upto_n: _Optional[int] = ..., start: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., end: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ...) -> None: ...
+    upto_token: str
+    def __init__(self, key: _Optional[bytes] = ..., origin: _Optional[int] = ..., above_n: _Optional[int] = ..., upto_n: _Optional[int] = ..., start: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., end: _Optional[_Union[_effects_pb2.Id, _Mapping]] = ..., upto_token: _Optional[str] = ...) -> None: ...
 
 class ScanPiece(_message.Message):
     __slots__ = ("data", "lost_n")
@@ -208,14 +224,16 @@ class AppendReply(_message.Message):
     def __init__(self, appended: _Optional[int] = ..., known: _Optional[int] = ...) -> None: ...
 
 class TrimReadRequest(_message.Message):
-    __slots__ = ("key", "read", "before_ms")
+    __slots__ = ("key", "read", "before_ms", "read_token")
     KEY_FIELD_NUMBER: _ClassVar[int]
     READ_FIELD_NUMBER: _ClassVar[int]
     BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     read: _effects_pb2.VersionVector
     before_ms: int
-    def __init__(self, key: _Optional[bytes] = ..., read: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., before_ms: _Optional[int] = ...) -> None: ...
+    read_token: str
+    def __init__(self, key: _Optional[bytes] = ..., read: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., before_ms: _Optional[int] = ..., read_token: _Optional[str] = ...) -> None: ...
 
 class TrimReadReply(_message.Message):
     __slots__ = ("removed",)

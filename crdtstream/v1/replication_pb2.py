@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from crdtstream.v1 import effects_pb2 as crdtstream_dot_v1_dot_effects__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63rdtstream/v1/replication.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"b\n\x0bSyncRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.crdtstream.v1.OpenH\x00\x12&\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x17.crdtstream.v1.ProgressH\x00\x42\x06\n\x04kind\"\xcf\x01\n\x0cSyncResponse\x12,\n\theartbeat\x18\x01 \x01(\x0b\x32\x17.crdtstream.v1.ProgressH\x00\x12)\n\x07\x62\x61tches\x18\x02 \x01(\x0b\x32\x16.crdtstream.v1.BatchesH\x00\x12)\n\x07welcome\x18\x03 \x01(\x0b\x32\x16.crdtstream.v1.WelcomeH\x00\x12\x33\n\x0cpublications\x18\x04 \x01(\x0b\x32\x1b.crdtstream.v1.PublicationsH\x00\x42\x06\n\x04kind\"\xc7\x01\n\x04Open\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x0f\n\x07origins\x18\x04 \x03(\r\x12(\n\x02vv\x18\x05 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06run_id\x18\x06 \x01(\x04\x12)\n\x08standing\x18\x07 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\x12\n\nmembership\x18\x08 \x01(\x0c\"W\n\x08Standing\x12\x14\n\x0c\x64\x61tabase_uid\x18\x01 \x01(\x0c\x12\x10\n\x08\x64\x65\x63lared\x18\x02 \x01(\x08\x12\x12\n\nrecovering\x18\x03 \x01(\x08\x12\x0f\n\x07regains\x18\x04 \x01(\x08\"\xeb\x01\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06run_id\x18\x04 \x01(\x04\x12)\n\x08standing\x18\x05 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\r\n\x05own_n\x18\x06 \x01(\x04\x12\x30\n\nlog_begins\x18\x08 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x12\n\nmembership\x18\t \x01(\x0cJ\x04\x08\x07\x10\x08\"\xe7\x02\n\x08Progress\x12\x30\n\ndurable_vv\x18\x01 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06now_ms\x18\x02 \x01(\x04\x12-\n\x06others\x18\x03 \x03(\x0b\x32\x1d.crdtstream.v1.RegionProgress\x12\x13\n\x0btaken_bytes\x18\x04 \x01(\x04\x12\x1f\n\x17taken_publication_bytes\x18\x05 \x01(\x04\x12)\n\x08standing\x18\x06 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\x10\n\x08stamp_ms\x18\x07 \x01(\x04\x12\x0f\n\x07\x65\x63ho_ms\x18\x08 \x01(\x04\x12\x14\n\x0c\x61\x63ks_awaited\x18\t \x01(\x08\x12\x0f\n\x07next_ms\x18\n \x01(\r\x12\x30\n\nstaging_vv\x18\x0b \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\r\n\x05\x65poch\x18\x0c \x01(\r\"R\n\x0eRegionProgress\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x30\n\ndurable_vv\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\"\x17\n\x07\x42\x61tches\x12\x0c\n\x04zstd\x18\x01 \x01(\x0c\"\x81\x01\n\x0cPublications\x12\x0e\n\x06origin\x18\x01 \x01(\r\x12\x30\n\x0cpublications\x18\x02 \x03(\x0b\x32\x1a.crdtstream.v1.Publication\x12/\n\tlisteners\x18\x03 \x03(\x0b\x32\x1c.crdtstream.v1.ListenerCount\"\x8a\x01\n\rListenerCount\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.crdtstream.v1.ListenerCount.Kind\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\r\n\x05\x63ount\x18\x03 \x01(\r\"+\n\x04Kind\x12\x0b\n\x07\x43HANNEL\x10\x00\x12\x0b\n\x07PATTERN\x10\x01\x12\t\n\x05SHARD\x10\x02\"Q\n\x0bPublication\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\x0c\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x12\x0f\n\x07sharded\x18\x03 \x01(\x08\x12\x0f\n\x07\x61\x66ter_n\x18\x04 \x01(\x04\"\x1c\n\tBatchList\x12\x0f\n\x07\x62\x61tches\x18\x01 \x03(\x0c\x32R\n\x0bReplication\x12\x43\n\x04Sync\x12\x1a.crdtstream.v1.SyncRequest\x1a\x1b.crdtstream.v1.SyncResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x63rdtstream/v1/replication.proto\x12\rcrdtstream.v1\x1a\x1b\x63rdtstream/v1/effects.proto\"b\n\x0bSyncRequest\x12#\n\x04open\x18\x01 \x01(\x0b\x32\x13.crdtstream.v1.OpenH\x00\x12&\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x17.crdtstream.v1.ProgressH\x00\x42\x06\n\x04kind\"\xcf\x01\n\x0cSyncResponse\x12,\n\theartbeat\x18\x01 \x01(\x0b\x32\x17.crdtstream.v1.ProgressH\x00\x12)\n\x07\x62\x61tches\x18\x02 \x01(\x0b\x32\x16.crdtstream.v1.BatchesH\x00\x12)\n\x07welcome\x18\x03 \x01(\x0b\x32\x16.crdtstream.v1.WelcomeH\x00\x12\x33\n\x0cpublications\x18\x04 \x01(\x0b\x32\x1b.crdtstream.v1.PublicationsH\x00\x42\x06\n\x04kind\"\xf0\x01\n\x04Open\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12\x13\n\x0b\x64\x61tabase_id\x18\x03 \x01(\t\x12\x0f\n\x07origins\x18\x04 \x03(\r\x12(\n\x02vv\x18\x05 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06run_id\x18\x06 \x01(\x04\x12)\n\x08standing\x18\x07 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\x12\n\nmembership\x18\x08 \x01(\x0c\x12\x14\n\x0cincarnations\x18\t \x01(\x0c\x12\x11\n\thistories\x18\n \x01(\x0c\"W\n\x08Standing\x12\x14\n\x0c\x64\x61tabase_uid\x18\x01 \x01(\x0c\x12\x10\n\x08\x64\x65\x63lared\x18\x02 \x01(\x08\x12\x12\n\nrecovering\x18\x03 \x01(\x08\x12\x0f\n\x07regains\x18\x04 \x01(\x08\"\x94\x02\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06region\x18\x02 \x01(\r\x12(\n\x02vv\x18\x03 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06run_id\x18\x04 \x01(\x04\x12)\n\x08standing\x18\x05 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\r\n\x05own_n\x18\x06 \x01(\x04\x12\x30\n\nlog_begins\x18\x08 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x12\n\nmembership\x18\t \x01(\x0c\x12\x14\n\x0cincarnations\x18\n \x01(\x0c\x12\x11\n\thistories\x18\x0b \x01(\x0cJ\x04\x08\x07\x10\x08\"\xfa\x02\n\x08Progress\x12\x30\n\ndurable_vv\x18\x01 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\x0e\n\x06now_ms\x18\x02 \x01(\x04\x12-\n\x06others\x18\x03 \x03(\x0b\x32\x1d.crdtstream.v1.RegionProgress\x12\x13\n\x0btaken_bytes\x18\x04 \x01(\x04\x12\x1f\n\x17taken_publication_bytes\x18\x05 \x01(\x04\x12)\n\x08standing\x18\x06 \x01(\x0b\x32\x17.crdtstream.v1.Standing\x12\x10\n\x08stamp_ms\x18\x07 \x01(\x04\x12\x0f\n\x07\x65\x63ho_ms\x18\x08 \x01(\x04\x12\x14\n\x0c\x61\x63ks_awaited\x18\t \x01(\x08\x12\x0f\n\x07next_ms\x18\n \x01(\r\x12\x30\n\nstaging_vv\x18\x0b \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\x12\r\n\x05\x65poch\x18\x0c \x01(\r\x12\x11\n\thistories\x18\r \x01(\x0c\"R\n\x0eRegionProgress\x12\x0e\n\x06region\x18\x01 \x01(\r\x12\x30\n\ndurable_vv\x18\x02 \x01(\x0b\x32\x1c.crdtstream.v1.VersionVector\"\x17\n\x07\x42\x61tches\x12\x0c\n\x04zstd\x18\x01 \x01(\x0c\"\x81\x01\n\x0cPublications\x12\x0e\n\x06origin\x18\x01 \x01(\r\x12\x30\n\x0cpublications\x18\x02 \x03(\x0b\x32\x1a.crdtstream.v1.Publication\x12/\n\tlisteners\x18\x03 \x03(\x0b\x32\x1c.crdtstream.v1.ListenerCount\"\x8a\x01\n\rListenerCount\x12/\n\x04kind\x18\x01 \x01(\x0e\x32!.crdtstream.v1.ListenerCount.Kind\x12\x0c\n\x04name\x18\x02 \x01(\x0c\x12\r\n\x05\x63ount\x18\x03 \x01(\r\"+\n\x04Kind\x12\x0b\n\x07\x43HANNEL\x10\x00\x12\x0b\n\x07PATTERN\x10\x01\x12\t\n\x05SHARD\x10\x02\"Q\n\x0bPublication\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\x0c\x12\x0f\n\x07payload\x18\x02 \x01(\x0c\x12\x0f\n\x07sharded\x18\x03 \x01(\x08\x12\x0f\n\x07\x61\x66ter_n\x18\x04 \x01(\x04\"\x1c\n\tBatchList\x12\x0f\n\x07\x62\x61tches\x18\x01 \x03(\x0c\x32R\n\x0bReplication\x12\x43\n\x04Sync\x12\x1a.crdtstream.v1.SyncRequest\x1a\x1b.crdtstream.v1.SyncResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,27 +37,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SYNCRESPONSE']._serialized_start=180
   _globals['_SYNCRESPONSE']._serialized_end=387
   _globals['_OPEN']._serialized_start=390
-  _globals['_OPEN']._serialized_end=589
-  _globals['_STANDING']._serialized_start=591
-  _globals['_STANDING']._serialized_end=678
-  _globals['_WELCOME']._serialized_start=681
-  _globals['_WELCOME']._serialized_end=916
-  _globals['_PROGRESS']._serialized_start=919
-  _globals['_PROGRESS']._serialized_end=1278
-  _globals['_REGIONPROGRESS']._serialized_start=1280
-  _globals['_REGIONPROGRESS']._serialized_end=1362
-  _globals['_BATCHES']._serialized_start=1364
-  _globals['_BATCHES']._serialized_end=1387
-  _globals['_PUBLICATIONS']._serialized_start=1390
-  _globals['_PUBLICATIONS']._serialized_end=1519
-  _globals['_LISTENERCOUNT']._serialized_start=1522
-  _globals['_LISTENERCOUNT']._serialized_end=1660
-  _globals['_LISTENERCOUNT_KIND']._serialized_start=1617
-  _globals['_LISTENERCOUNT_KIND']._serialized_end=1660
-  _globals['_PUBLICATION']._serialized_start=1662
-  _globals['_PUBLICATION']._serialized_end=1743
-  _globals['_BATCHLIST']._serialized_start=1745
-  _globals['_BATCHLIST']._serialized_end=1773
-  _globals['_REPLICATION']._serialized_start=1775
-  _globals['_REPLICATION']._serialized_end=1857
+  _globals['_OPEN']._serialized_end=630
+  _globals['_STANDING']._serialized_start=632
+  _globals['_STANDING']._serialized_end=719
+  _globals['_WELCOME']._serialized_start=722
+  _globals['_WELCOME']._serialized_end=998
+  _globals['_PROGRESS']._serialized_start=1001
+  _globals['_PROGRESS']._serialized_end=1379
+  _globals['_REGIONPROGRESS']._serialized_start=1381
+  _globals['_REGIONPROGRESS']._serialized_end=1463
+  _globals['_BATCHES']._serialized_start=1465
+  _globals['_BATCHES']._serialized_end=1488
+  _globals['_PUBLICATIONS']._serialized_start=1491
+  _globals['_PUBLICATIONS']._serialized_end=1620
+  _globals['_LISTENERCOUNT']._serialized_start=1623
+  _globals['_LISTENERCOUNT']._serialized_end=1761
+  _globals['_LISTENERCOUNT_KIND']._serialized_start=1718
+  _globals['_LISTENERCOUNT_KIND']._serialized_end=1761
+  _globals['_PUBLICATION']._serialized_start=1763
+  _globals['_PUBLICATION']._serialized_end=1844
+  _globals['_BATCHLIST']._serialized_start=1846
+  _globals['_BATCHLIST']._serialized_end=1874
+  _globals['_REPLICATION']._serialized_start=1876
+  _globals['_REPLICATION']._serialized_end=1958
 # @@protoc_insertion_point(module_scope)

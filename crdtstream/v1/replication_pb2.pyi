@@ -29,7 +29,7 @@ class SyncResponse(_message.Message):
     def __init__(self, heartbeat: _Optional[_Union[Progress, _Mapping]] = ..., batches: _Optional[_Union[Batches, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., publications: _Optional[_Union[Publications, _Mapping]] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id", "standing", "membership")
+    __slots__ = ("protocol", "region", "database_id", "origins", "vv", "run_id", "standing", "membership", "incarnations", "histories")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,8 @@ class Open(_message.Message):
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     STANDING_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    HISTORIES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     database_id: str
@@ -46,7 +48,9 @@ class Open(_message.Message):
     run_id: int
     standing: Standing
     membership: bytes
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., membership: _Optional[bytes] = ...) -> None: ...
+    incarnations: bytes
+    histories: bytes
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., database_id: _Optional[str] = ..., origins: _Optional[_Iterable[int]] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., membership: _Optional[bytes] = ..., incarnations: _Optional[bytes] = ..., histories: _Optional[bytes] = ...) -> None: ...
 
 class Standing(_message.Message):
     __slots__ = ("database_uid", "declared", "recovering", "regains")
@@ -61,7 +65,7 @@ class Standing(_message.Message):
     def __init__(self, database_uid: _Optional[bytes] = ..., declared: _Optional[bool] = ..., recovering: _Optional[bool] = ..., regains: _Optional[bool] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "log_begins", "membership")
+    __slots__ = ("protocol", "region", "vv", "run_id", "standing", "own_n", "log_begins", "membership", "incarnations", "histories")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     REGION_FIELD_NUMBER: _ClassVar[int]
     VV_FIELD_NUMBER: _ClassVar[int]
@@ -70,6 +74,8 @@ class Welcome(_message.Message):
     OWN_N_FIELD_NUMBER: _ClassVar[int]
     LOG_BEGINS_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
+    HISTORIES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     region: int
     vv: _effects_pb2.VersionVector
@@ -78,10 +84,12 @@ class Welcome(_message.Message):
     own_n: int
     log_begins: _effects_pb2.VersionVector
     membership: bytes
-    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., membership: _Optional[bytes] = ...) -> None: ...
+    incarnations: bytes
+    histories: bytes
+    def __init__(self, protocol: _Optional[int] = ..., region: _Optional[int] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., run_id: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., own_n: _Optional[int] = ..., log_begins: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., membership: _Optional[bytes] = ..., incarnations: _Optional[bytes] = ..., histories: _Optional[bytes] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited", "next_ms", "staging_vv", "epoch")
+    __slots__ = ("durable_vv", "now_ms", "others", "taken_bytes", "taken_publication_bytes", "standing", "stamp_ms", "echo_ms", "acks_awaited", "next_ms", "staging_vv", "epoch", "histories")
     DURABLE_VV_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +102,7 @@ class Progress(_message.Message):
     NEXT_MS_FIELD_NUMBER: _ClassVar[int]
     STAGING_VV_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HISTORIES_FIELD_NUMBER: _ClassVar[int]
     durable_vv: _effects_pb2.VersionVector
     now_ms: int
     others: _containers.RepeatedCompositeFieldContainer[RegionProgress]
@@ -106,7 +115,8 @@ class Progress(_message.Message):
     next_ms: int
     staging_vv: _effects_pb2.VersionVector
     epoch: int
-    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ..., acks_awaited: _Optional[bool] = ..., next_ms: _Optional[int] = ..., staging_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    histories: bytes
+    def __init__(self, durable_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., now_ms: _Optional[int] = ..., others: _Optional[_Iterable[_Union[RegionProgress, _Mapping]]] = ..., taken_bytes: _Optional[int] = ..., taken_publication_bytes: _Optional[int] = ..., standing: _Optional[_Union[Standing, _Mapping]] = ..., stamp_ms: _Optional[int] = ..., echo_ms: _Optional[int] = ..., acks_awaited: _Optional[bool] = ..., next_ms: _Optional[int] = ..., staging_vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ..., epoch: _Optional[int] = ..., histories: _Optional[bytes] = ...) -> None: ...
 
 class RegionProgress(_message.Message):
     __slots__ = ("region", "durable_vv")

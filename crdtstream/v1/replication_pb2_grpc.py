@@ -69,35 +69,3 @@ def add_ReplicationServicer_to_server(servicer, server):
             'crdtstream.v1.Replication', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
     server.add_registered_method_handlers('crdtstream.v1.Replication', rpc_method_handlers)
-
-
- # This class is part of an EXPERIMENTAL API.
-class Replication:
-    """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Sync(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/crdtstream.v1.Replication/Sync',
-            crdtstream_dot_v1_dot_replication__pb2.SyncRequest.SerializeToString,
-            crdtstream_dot_v1_dot_replication__pb2.SyncResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)

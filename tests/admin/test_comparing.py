@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class InPlace:
-    """What is on disk only is read in place."""
+    """A loader that reads entries on disk only in place."""
 
     async def read(self, look: Callable[[], T]) -> T:
         return look()

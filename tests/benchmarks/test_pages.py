@@ -56,7 +56,7 @@ def test_aim_is_judged_by_what_was_measured() -> None:
     assert found["XADD, 50 clients, everysec, -P 16: ratio to Redis"][-2:] == ("0.2", "no")
 
 
-def test_what_was_not_measured_is_neither_reached_nor_missed() -> None:
+def test_unmeasured_aims_are_neither_reached_nor_missed() -> None:
     assert rows()["XADD, 50 clients, always, -P 1: ratio to Redis"][-2:] == ("", "")
     assert all(row[-2:] == ("", "") for row in (aim.row({}) for aim in AIMS))
 

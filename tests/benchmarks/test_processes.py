@@ -1,4 +1,4 @@
-"""What is read of /proc, and processes that end with what needs them."""
+"""Values read from /proc, and processes that end with the program that needs them."""
 
 import os
 import signal

@@ -20,12 +20,15 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner, Result
 
+from crdtstream.aclfiles import EPOCH_MAX, FILE_BYTES_MAX
 from crdtstream.admin.client import Survey, lacking
 from crdtstream.cli import start
 from crdtstream.cli.rladmin import app as rladmin_app
 from crdtstream.cli.start import program
 from crdtstream.cli.status import reasons as status_reasons
 from crdtstream.cli.status import tables as status_tables
+from crdtstream.cli.tables import print_text
+from crdtstream.command_line.reach import Reach
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.wire.codec import encode_vv
@@ -96,11 +99,94 @@ def test_command_stands_in_the_docs(path: str) -> None:
     assert f"### {path}\n" in (ROOT / "docs" / "commands.md").read_text()
 
 
+LOGIN_OPTIONS = (
+    "--user",
+    "--password-file",
+    "--tls-cert-file",
+    "--tls-key-file",
+    "--tls-ca-cert-file",
+)
+# These run on nodes that are made for it, or that clients change without a login.
+WITHOUT_LOGIN = {"crdtstream scenario run", "crdtstream drill run"}
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_commands_to_nodes_take_the_same_options_in_the_same_order(path: str) -> None:
+    options = [one.opts[0] for one in COMMANDS[path].params if one.param_type_name == "option"]
+    if "--address" not in options or path in WITHOUT_LOGIN:
+        return
+    at = options.index("--address")
+    assert tuple(options[at + 1 : at + 1 + len(LOGIN_OPTIONS)]) == LOGIN_OPTIONS
+    assert "--dir" not in options or options[at - 1] == "--dir"
+
+
+# Files of certificates are named as OpenSSL names them; a restored folder gets a new name.
+SEVERAL_MEANINGS = {"--key", "--new-database"}
+
+
+def test_an_option_has_one_meaning() -> None:
+    meanings: dict[str, dict[tuple[object, ...], list[str]]] = {}
+    for path, command in COMMANDS.items():
+        for one in command.params:
+            if one.param_type_name == "option":
+                meaning = (one.metavar, getattr(one, "is_flag", False))
+                of_name = meanings.setdefault(one.opts[0], {})
+                of_name.setdefault(meaning, []).append(path)
+    several = {name: of_name for name, of_name in meanings.items() if len(of_name) > 1}
+    assert several.keys() == SEVERAL_MEANINGS, several
+
+
+# Names by which one parameter goes: crdb has that of Redis Enterprise's crdb-cli, and folders that
+# are not of `crdtstream up` say of what they are.
+SEVERAL_NAMES = {
+    "region": {"--region", "--instance-id"},
+    "regions": {"--regions", "--instance-id"},
+    "folder": {"--dir", "--folder", "--region-dir"},
+    "streams": {"--streams", "--with-streams"},
+}
+
+
+def test_an_option_has_one_name() -> None:
+    by_parameter: dict[str, set[str]] = {}
+    by_text: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        for one in command.params:
+            if one.param_type_name == "option":
+                by_parameter.setdefault(one.name, set()).add(one.opts[0])
+                by_text.setdefault(getattr(one, "help", ""), set()).add(one.opts[0])
+    assert {name: found for name, found in by_parameter.items() if len(found) > 1} == SEVERAL_NAMES
+    assert [found for found in by_text.values() if len(found) > 1] == []
+
+
+def test_a_push_above_the_highest_epoch_is_told_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = tmp_path / "users.acl"
+    users.write_text("user eve on\n")
+    for epoch in (EPOCH_MAX, 2**64 - 1):
+        reply = admin_pb2.StatusReply(region=2, users_epoch=epoch)
+        found = Survey(replies={RegionId(2): reply})
+        monkeypatch.setattr(Reach, "find_regions", lambda _: found)  # noqa: B023
+        result = run("crdtstream", "crdb", "acl", "push", str(users))
+        assert result.exit_code == 1
+        assert f"region 2 has the epoch {epoch}" in result.output
+        assert "run ACL LOAD there, and push again" in " ".join(result.output.split())
+
+
+def test_a_file_too_large_to_push_is_refused_before_regions_are_asked(tmp_path: Path) -> None:
+    users = tmp_path / "users.acl"
+    users.write_bytes(b"#" * (FILE_BYTES_MAX.value + 1))
+    result = run("crdtstream", "crdb", "acl", "push", str(users))
+    assert result.exit_code == 2
+    assert "is larger than an aclfile may be" in " ".join(result.output.split())
+
+
 def test_all_promised_commands_are_there() -> None:
     promised = {
         "crdtstream up",
         "crdtstream node",
         "crdtstream status",
+        "crdtstream doctor",
         "crdtstream fsck",
         "crdtstream dump",
         "crdtstream backup",
@@ -117,10 +203,25 @@ def test_all_promised_commands_are_there() -> None:
         "crdtstream pipeline report",
         "crdtstream pipeline demo",
         "rladmin tune db",
+        "rladmin info cluster",
         "rladmin info db",
+        "rladmin info node",
         "rladmin status",
+        "rladmin verify balance",
+        "rladmin verify rack_aware",
+        "rladmin help",
+        "crdtstream completion",
     }
     assert promised <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path.startswith("crdtstream crdb ")])
+def test_crdb_commands_print_json_and_those_that_change_can_be_rehearsed(path: str) -> None:
+    """``health-report`` is JSON in any case; what only reads needs no rehearsal."""
+    verb = path.rpartition(" ")[2]
+    options = {word for one in COMMANDS[path].params for word in one.opts}
+    assert ("--json" in options) == (verb != "health-report")
+    assert ("--dry-run" in options) == (verb not in {"list", "get", "health-report", "verify"})
 
 
 # --- Refusals, with nothing running -----------------------------------------------------------
@@ -133,14 +234,23 @@ def test_all_promised_commands_are_there() -> None:
         ("crdtstream sync wait --address 127.0.0.1:1", 1, "start it (crdtstream up)"),
         ("crdtstream sync pause --region 1024", 2, "--region"),
         ("crdtstream status --dir nowhere", 1, "nowhere: no regions here"),
-        ("crdtstream status --dir x --address 127.0.0.1:1", 2, "give one of them"),
+        ("crdtstream status --dir x --address 127.0.0.1:1", 2, "use only one of them"),
+        ("crdtstream status --address nowhere", 2, "--address: 'nowhere' is not host:port"),
+        ("crdtstream status --address 127.0.0.1:1,127.0.0.1:0", 2, "'127.0.0.1:0' is not"),
+        ("crdtstream backup copy --address 127.0.0.1:1,127.0.0.1:2", 2, "name one node"),
+        ("crdtstream backup copy --address 127.0.0.1", 2, "--address: '127.0.0.1' is not"),
+        ("crdtstream backup copy", 2, "Missing option '--address'"),
+        ("crdtstream status --user me", 2, "--user me: its password is missing"),
+        ("crdtstream backup copy --address a:1 --user me", 2, "its password is missing"),
+        ("crdtstream crdb list --tls-cert-file /dev/stdin", 2, "--tls-key-file belong together"),
+        ("crdtstream crdb list --tls-ca-cert-file /dev/stdin", 2, "name all three"),
         ("crdtstream up --base-port 65000 --dir nowhere", 1, "choose one up to"),
         ("crdtstream up --regions 0", 2, "--regions"),
         ("crdtstream node --config nowhere.toml", 2, "nowhere.toml: correct this"),
         ("crdtstream node", 2, "--config"),
         ("crdtstream nonsense", 2, "nonsense"),
-        ("rladmin tune db crdb crdt_xadd_id_uniqueness_mode --all", 2, "Missing argument"),
-        ("rladmin tune db crdb p v --all --region 1", 2, "give one of them"),
+        ("rladmin tune db crdb crdt_xadd_id_uniqueness_mode --all", 2, "has none"),
+        ("rladmin tune db crdb p v --all --region 1", 2, "use only one of them"),
         ("rladmin tune db crdb p v --address 127.0.0.1:1", 1, "no region node answers"),
         # A value below 0 is for the node to refuse.
         ("rladmin tune db crdb p -5 --address 127.0.0.1:1", 1, "no region node answers"),
@@ -196,7 +306,7 @@ def test_lacking_counts_by_region_and_origin() -> None:
     assert lacking(same, regions=same, peers=same, ends={}) == {}
 
 
-def test_what_a_removed_region_lost_is_lacking_nowhere() -> None:
+def test_lost_effects_of_a_removed_region_are_lacking_nowhere() -> None:
     r1, r3 = RegionId(1), RegionId(3)
     vvs = {r1: {r1: 5, r3: 2}, r3: {r3: 9}}
     ends = removed_ends({r3: 4})
@@ -214,7 +324,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = START_SECON
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
+    """True if a process runs; one that only waits to be reaped does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -306,7 +416,7 @@ def test_status_finds_all_regions_through_one(local: LocalRegions) -> None:
     client(local.regions[0]).xadd("statuses", {"a": "b"})
     client(local.regions[0]).set("no-stream", "text")
     address = local.regions[1].grpc_address
-    result = run("crdtstream", "status", "--address", address, "--streams")
+    result = run("crdtstream", "status", "--address", address, "--with-streams")
     assert result.exit_code == 0
     for own in local.regions:
         assert own.resp_address in result.stdout
@@ -596,6 +706,20 @@ def test_a_command_loads_no_other(command: str) -> None:
     assert not loaded & {"redis", "requests", "toxiproxy"}
 
 
+@pytest.mark.parametrize("words", [["node"], ["fsck", "folder"], ["simulate", "--seeds", "1"]])
+def test_no_command_runs_without_its_assertions(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-O", "-m", "crdtstream", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1
+    assert "run Python without -O" in done.stderr
+    assert not done.stdout
+
+
 def test_the_version_is_told_without_loading_a_command() -> None:
     done = in_python(
         "import sys; sys.argv = ['crdtstream', '--version']\n"
@@ -695,6 +819,27 @@ def test_status_shows_the_state_that_a_region_gets_and_nothing_where_none_does()
         "region 3 could not get the state of a peer; it tries again by itself: "
         "region 2: UNAVAILABLE: it recovers"
     )
+
+
+def test_status_names_the_incarnation_of_a_region_that_went_on_in_another_folder() -> None:
+    reply = admin_pb2.StatusReply(region=1, token=f"{'5f0c' * 8}/1:9@1764012345678,2:4")
+    reply.vv.CopyFrom(encode_vv({RegionId(1): 9, RegionId(2): 4}))
+    assert "1:9@1764012345678,2:4" in shown_tables(Survey(replies={RegionId(1): reply}))
+
+
+def test_texts_that_a_peer_chose_drive_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b]0;owned\x07[red]"
+    reply = admin_pb2.StatusReply(
+        region=1, resp_address=hostile, grpc_address=hostile, database_uid=hostile, fault=hostile
+    )
+    reply.token = f"0/{hostile}"
+    found = Survey(replies={RegionId(1): reply})
+    for reason in status_reasons(found):
+        print_text(reason)
+    shown = shown_tables(found) + capsys.readouterr().out
+    assert all(one.isprintable() or one == "\n" for one in shown)
+    # The database, two addresses, the version vector and the fault.
+    assert shown.count(r"\x1b") == 5
 
 
 def shown_tables(found: Survey) -> str:

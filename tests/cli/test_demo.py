@@ -51,7 +51,7 @@ async def test_a_year_of_weather_is_everywhere_and_delivered_once(
     assert "8706" in console.export_text()
 
 
-def test_what_did_not_come_true_is_told() -> None:
+def test_unmet_expectations_are_reported() -> None:
     outcome = weather.Outcome(written=2, lanes={1: {1: 1}}, digests={1: "a", 2: "b"}, lag=3)
     outcome.delivered.update(["1-1", "1-1"])
     assert len(outcome.failures()) == 4

@@ -3,7 +3,11 @@
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from crdtstream.cli.log_lines import LineLogger
 
@@ -50,3 +54,25 @@ def test_a_line_that_was_cut_off_is_ended(tmp_path: Path) -> None:
     logger.info("back")
     os.close(descriptor)
     assert path.read_text() == ("more than \n(log lines that could not be written: 1)\nback\n")
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_has_no_values_of_variables(form: str) -> None:
+    """They are of clients, and may be passwords."""
+    program = f"""
+import structlog
+from crdtstream.cli.node import _configure_log
+_configure_log("info", {form!r})
+def log_in(password):
+    raise ValueError("a slip")
+try:
+    log_in("planted" + "-password")
+except ValueError:
+    structlog.get_logger().exception("a bug")
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stderr
+    assert "ValueError: a slip" in told
+    assert "in log_in" in told
+    assert "planted-password" not in told

@@ -1,18 +1,21 @@
 """Settings: all problems at once, each naming its key and what to do."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
-from crdtstream.drill.planted import PLANTS
 from crdtstream.region.checkpointing import LOG_BYTES_LEAST, refusal_of_log_bytes
 from crdtstream.region.staleness import LAG_EFFECTS_MAX_HIGHEST, LAG_MS_MAX_HIGHEST
 from crdtstream.region.tuning import LAG_EFFECTS, LAG_MS
-from crdtstream.settings import Drill, SettingsError, load_settings, make_settings
+from crdtstream.settings import SettingsError, load_settings, make_settings
 
-DRILL_PLANTS = get_args(Drill.model_fields["plant"].annotation)
 ROOT = Path(__file__).resolve().parents[2]
+TLS = {
+    "tls_replication": True,
+    "tls_cert_file": "c",
+    "tls_key_file": "k",
+    "tls_ca_cert_file": "ca",
+}
 DEPLOY = sorted((ROOT / "deploy").glob("region-*.toml"))
 
 
@@ -86,9 +89,25 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"resp_port": 70000}, "resp_port: input should be less than or equal to 65535"),
         ({"resp_port": 7382}, "grpc_port: 7382 is the resp_port already"),
         ({"http_port": 6382}, "http_port: 6382 is the resp_port already"),
-        ({"host": "0.0.0.0"}, "host: 0.0.0.0 can be reached from other machines; set requirepass"),
+        (
+            {"host": "0.0.0.0"},
+            "host: 0.0.0.0 can be reached from other machines; set requirepass (or users, or aclf",
+        ),
         ({"host": "::"}, "host: :: can be reached from other machines"),
         ({"host": "example.org"}, "host: example.org can be reached from other machines"),
+        ({"http_host": "0.0.0.0"}, "http_host: 0.0.0.0 can be reached from other machines; set"),
+        (
+            {"grpc_host": "0.0.0.0"},
+            "grpc_host: 0.0.0.0 can be reached from other machines; set requirepass and write inse",
+        ),
+        (
+            {"grpc_host": "::ffff:10.0.0.1", "insecure_peers": True},
+            "grpc_host: ::ffff:10.0.0.1 can be reached from other machines; set requirepass, or",
+        ),
+        (
+            {"grpc_host": "10.0.0.1", "requirepass": "secret"},
+            "grpc_host: 10.0.0.1 can be reached from other machines; write insecure_peers = true",
+        ),
         ({"peers": [{"region": 2, "address": "h:1"}]}, "peers: region 2 is this node's own"),
         (
             {"peers": [{"region": 3, "address": "h:1"}, {"region": 3, "address": "h:2"}]},
@@ -106,6 +125,37 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
             {"limits": {"link_silence_ms_max": 250}},
             "limits: link_silence_ms_max must exceed heartbeat_interval_ms",
         ),
+        ({"resp_port": 0}, "resp_port: 0 leaves clients no port; set tls_port, or another number"),
+        ({"tls_port": 6390}, "tls_port: needs a certificate; set tls_cert_file and tls_key_file"),
+        ({"tls_port": 6382}, "tls_port: 6382 is the resp_port already"),
+        ({"tls_port": 7382}, "grpc_port: 7382 is the tls_port already"),
+        (
+            {"tls_port": 6390, "tls_cert_file": "c", "tls_key_file": "k"},
+            "tls_auth_clients: yes needs authorities to check clients' certificates with; set",
+        ),
+        ({"tls_auth_clients": "maybe"}, "tls_auth_clients: input should be 'yes', 'no' or 'opti"),
+        ({"tls_auth_clients_user": "SAN"}, "tls_auth_clients_user: input should be 'off' or 'CN'"),
+        ({"tls_protocols": "TLSv1"}, "tls_protocols: TLSv1 is broken; use TLSv1.2 and TLSv1.3"),
+        ({"tls_ciphers": "NOSUCH"}, "tls_ciphers: OpenSSL knows no cipher of 'NOSUCH'"),
+        ({"tls_ciphersuites": "TLS_AES_128_GCM_SHA256"}, "tls_ciphersuites: Python's ssl cannot"),
+        ({"tls_session_caching": False}, "tls_session_caching: Python's ssl cannot switch it off"),
+        ({"tls_cert_file": "c"}, "tls_cert_file and tls_key_file belong together; set both"),
+        ({"tls_key_file": "k"}, "tls_cert_file and tls_key_file belong together; set both"),
+        ({"tls_key_file_pass_file": "p"}, "tls_key_file_pass_file: is the password of tls_key_fil"),
+        ({"tls_http": True}, "tls_http: needs a certificate; set tls_cert_file and tls_key_file"),
+        ({"tls_ca_cert_file": "ca"}, "tls_ca_cert_file: is for TLS; set tls_cert_file and tls_key"),
+        ({"tls_ca_cert_dir": "ca"}, "tls_ca_cert_dir: is for TLS; set tls_cert_file and tls_key"),
+        (
+            {"tls_replication": True},
+            "tls_replication: regions prove who they are; set tls_cert_file, tls_key_file and",
+        ),
+        (
+            {"tls_replication": True, "tls_cert_file": "c", "tls_key_file": "k"},
+            "tls_replication: regions prove who they are; set tls_ca_cert_file",
+        ),
+        (TLS | {"database_id": "Orders"}, "tls_replication: database 'Orders' cannot be named in"),
+        (TLS | {"host": "0.0.0.0"}, "host: 0.0.0.0 can be reached from other machines; set requir"),
+        (TLS | {"http_host": "::"}, "http_host: :: can be reached from other machines; set requir"),
         ({"query": {"prot": 9}}, "query.prot: no such key; did you mean port?"),
         ({"query": {"port": 7382}}, "query: 7382 is the grpc_port already"),
         (
@@ -129,18 +179,15 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
                     "tls_key_file": "k",
                 }
             },
-            "query: 0.0.0.0 can be reached from other machines; set requirepass",
+            "query: 0.0.0.0 can be reached from other machines; set requirepass (or users, or acl",
         ),
+        ({"maxmemory_clients": "101%"}, "maxmemory_clients: string should match pattern"),
+        ({"maxmemory_clients": "x"}, "maxmemory_clients: string should match pattern"),
         ({"max_replication_lag_ms": -1}, "max_replication_lag_ms: input should be greater"),
         ({"max_replication_lag_ms": 1 << 31}, "max_replication_lag_ms: input should be less"),
         ({"max_replication_lag_effects": "9k"}, "max_replication_lag_effects: input should be a"),
         ({"replication_lag_action": "panic"}, "input should be 'warn', 'throttle' or 'refuse'"),
-        ({"drill": {"plants": "none"}}, "drill.plants: no such key; did you mean plant?"),
-        ({"drill": {"plant": "all"}}, "drill.plant: input should be 'none', 'ack-before-commit'"),
-        (
-            {"drill": {"plant": "ack-before-commit"}},
-            "a bug that loses data, for rehearsals only; to have it on a node whose data nobody",
-        ),
+        ({"drill": {"failpoints": ""}}, "drill.failpoints: no such key; did you mean failpoint?"),
         ({"drill": {"failpoint": "checkpoint.put:"}}, "drill.failpoint: string should match"),
         (
             {"drill": {"failpoint": "checkpoint.put:3"}},
@@ -154,11 +201,11 @@ def test_wrong_value_is_refused(given: dict[str, object], expected: str) -> None
     assert expected in problem
 
 
-def test_a_planted_bug_wants_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
-    given = {"region": 1, "dir": "data", "drill": {"plant": "frontier-too-far"}}
+def test_a_failpoint_wants_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
+    given = {"region": 1, "dir": "data", "drill": {"failpoint": "checkpoint.put:3"}}
     settings = make_settings(given, source="test")
-    assert settings.drill.plant == "frontier-too-far"
+    assert settings.drill.failpoint == "checkpoint.put:3"
 
 
 def test_the_highest_bounds_are_those_that_can_be_tuned() -> None:
@@ -183,17 +230,44 @@ def test_checkpoints_come_as_often_by_settings_as_by_tuning(size: int) -> None:
         assert problem == f"checkpoint_log_bytes: {refusal_of_log_bytes(size)}"
 
 
-@pytest.mark.parametrize("name", [name for name in DRILL_PLANTS if name != "none"])
-def test_every_plant_that_can_be_set_is_there(name: str) -> None:
-    assert PLANTS.keys() == set(DRILL_PLANTS) - {"none"}
-    assert PLANTS[name].patches()
-
-
 def test_password_opens_other_addresses() -> None:
     given = {"region": 1, "dir": "data", "host": "0.0.0.0", "requirepass": "secret"}
     settings = make_settings(given, source="test")
     assert settings.host == "0.0.0.0"
     assert "secret" not in repr(settings)
+
+
+def test_only_written_hosts_open_the_other_ports() -> None:
+    given = {"region": 1, "dir": "data", "host": "10.0.0.1", "requirepass": "secret"}
+    settings = make_settings(given, source="test")
+    assert (settings.grpc_host, settings.http_host) == ("127.0.0.1", "127.0.0.1")
+    given |= {"grpc_host": "10.0.0.2", "http_host": "::", "insecure_peers": True}
+    settings = make_settings(given, source="test")
+    assert settings.resp_address == "10.0.0.1:6381"
+    assert settings.grpc_address == "10.0.0.2:7381"
+    assert settings.http_address == "[::]:8381"
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "0.0.0.0", "127.0.0.2", "[::1]"])
+def test_a_file_that_relied_on_host_for_grpc_is_told_what_to_write(host: str) -> None:
+    peers = [{"region": 3, "address": "10.0.0.3:7383"}]
+    given: dict[str, object] = {"host": host, "requirepass": "secret", "peers": peers}
+    (problem,) = problems(given)
+    shown = host.strip("[]")
+    assert problem.startswith("grpc_host: is missing; ")
+    assert f'write grpc_host = "{shown}", and http_host = "{shown}" if' in problem
+    # A written address is meant, also a local one: a tunnel may end there.
+    written = {"region": 2, "dir": "data", **given, "grpc_host": "127.0.0.1"}
+    assert make_settings(written, source="test").host == host
+
+
+def test_the_hosts_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRDTSTREAM_GRPC_HOST", "10.0.0.1")
+    monkeypatch.setenv("CRDTSTREAM_HTTP_HOST", "10.0.0.2")
+    monkeypatch.setenv("CRDTSTREAM_INSECURE_PEERS", "true")
+    monkeypatch.setenv("CRDTSTREAM_REQUIREPASS", "secret")
+    settings = make_settings({"region": 1, "dir": "data"}, source="test")
+    assert (settings.grpc_address, settings.http_address) == ("10.0.0.1:7381", "10.0.0.2:8381")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
@@ -213,6 +287,13 @@ def test_environment_beats_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_wrong_variable_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRDTSTREAM_APPENDFSYNC", "sometimes")
     assert [problem.split(":")[0] for problem in problems({})] == ["appendfsync"]
+
+
+def test_with_mutual_tls_the_grpc_port_may_be_open_to_other_machines() -> None:
+    settings = make_settings(
+        {"region": 2, "dir": "data", **TLS, "grpc_host": "0.0.0.0"}, source="test"
+    )
+    assert (settings.grpc_address, settings.insecure_peers) == ("0.0.0.0:7382", False)
 
 
 def test_missing_file_is_told(tmp_path: Path) -> None:
@@ -245,3 +326,40 @@ def test_commented_lines_of_example_file_are_the_defaults(path: Path, tmp_path: 
 
 def test_there_are_three_example_files() -> None:
     assert len(DEPLOY) == 3
+
+
+# --- The password in a file ---------------------------------------------------------------------
+
+
+def test_the_password_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "requirepass"
+    path.write_text("open sesame\n")
+    given = {"region": 2, "dir": "data", "host": "0.0.0.0", "requirepass_file": str(path)}
+    settings = make_settings(given, source="test")
+    assert settings.requirepass == "open sesame"
+    for shown in (repr(settings), str(settings)):
+        assert "sesame" not in shown
+
+
+def test_a_password_in_two_places_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "requirepass"
+    path.write_text("open sesame\n")
+    file: dict[str, object] = {"requirepass_file": str(path)}
+    told = "requirepass: requirepass_file names the password already; use only one of them"
+    [problem] = problems({**file, "requirepass": "abracadabra"})
+    assert problem.startswith(told)
+    monkeypatch.setenv("CRDTSTREAM_REQUIREPASS", "abracadabra")
+    [problem] = problems(file)
+    assert problem.startswith(told)
+    assert "abracadabra" not in problem
+
+
+def test_a_password_file_that_cannot_be_used_is_one_problem(tmp_path: Path) -> None:
+    path = tmp_path / "requirepass"
+    [problem] = problems({"host": "0.0.0.0", "requirepass_file": str(path)})
+    assert problem.startswith(f"requirepass: {path} cannot be read: No such file")
+    path.write_text("\n")
+    [problem] = problems({"host": "0.0.0.0", "requirepass_file": str(path)})
+    assert problem == f"requirepass: {path}: its first line is empty; write the secret into it"

@@ -1,10 +1,11 @@
-"""What the tests of clients share: an empty node, and waiting until a client of it is blocked."""
+"""Fixtures for the tests of clients: an empty node, and waiting until its client is blocked."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.clients.libraries import LIBRARIES, Library
+from tests.clients.secured import Secured, secured_node
 from tests.live.cluster import wait_until
 from tests.resp.node import Node, request, running
 
@@ -21,6 +22,19 @@ def node(serving: Node) -> Node:
     with serving.client() as client:
         client.ask(request(b"FLUSHALL"), b"+OK\r\n")
     return serving
+
+
+@pytest.fixture(scope="module")
+def secured_serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured_node(tmp_path_factory.mktemp("secured")) as secured:
+        yield secured
+
+
+@pytest.fixture
+def secured(secured_serving: Secured) -> Secured:
+    """A node that takes its clients over TLS alone, each as a user; it has no keys."""
+    secured_serving.node.client.flushall()
+    return secured_serving
 
 
 @pytest.fixture(params=LIBRARIES, ids=str)

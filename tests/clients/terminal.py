@@ -18,12 +18,12 @@ COLUMNS, LINES = 120, 400
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What a program needs of ours: nothing that a person has configured."""
+    """The environment of a program: nothing that a person has configured."""
     return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "xterm", "HOME": str(home)}
 
 
 def run(*command: str | Path, stdin: bytes | str = "", home: Path = Path("/nonexistent")) -> str:
-    """What a program prints, on either stream, until it ends by itself."""
+    """Output of a program, on both streams, until it ends by itself."""
     done = subprocess.run(
         command,
         input=stdin.encode() if isinstance(stdin, str) else stdin,
@@ -64,7 +64,7 @@ class Terminal:
 
     @property
     def line(self) -> str:
-        """What stands left of the cursor; hints may stand right of it."""
+        """The text left of the cursor; hints may stand right of it."""
         self._read(0)
         cursor = self._display.cursor
         line: str = self._display.display[cursor.y]

@@ -17,8 +17,6 @@ from coredis.retry import NoRetryPolicy
 from tests.clients.conftest import wait_until_blocked
 from tests.resp.node import Node
 
-pytestmark = pytest.mark.live
-
 
 def connect(node: Node, **options: Any) -> Any:
     """A client to enter in the test's own task, as coredis wants it."""

@@ -12,9 +12,7 @@ from faststream.redis import RedisBroker, StreamSub
 from pydantic import BaseModel
 
 from tests.conftest import ROOT
-from tests.live.cluster import WAIT_SECONDS, Cluster, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import WAIT_SECONDS, Cluster, running_regions, wait_until
 
 Work: TypeAlias = Callable[[dict[str, int]], Awaitable[None]]
 Subscribe: TypeAlias = Callable[[Work], Work]
@@ -28,9 +26,7 @@ class Order(BaseModel):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path_factory.mktemp("regions")) as cluster:
         yield cluster
 
 
@@ -122,7 +118,7 @@ async def test_consumers_of_one_group_share_the_work(cluster: Cluster) -> None:
     assert sorted(got["one"] + got["two"]) == list(range(40))
 
 
-async def test_what_a_handler_returns_is_published_to_the_first_region(cluster: Cluster) -> None:
+async def test_results_of_a_handler_are_published_to_the_first_region(cluster: Cluster) -> None:
     replies: list[int] = []
     worker, asker = broker_of(cluster, 2), broker_of(cluster, 1)
 
@@ -161,7 +157,7 @@ async def test_batches(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("claims_while_reading", [False, True], ids=["XAUTOCLAIM", "CLAIM"])
-async def test_what_a_crashed_consumer_had_is_recovered(
+async def test_entries_of_a_crashed_consumer_are_recovered(
     cluster: Cluster, claims_while_reading: bool
 ) -> None:
     async with publishing(cluster, 1) as publisher:

@@ -12,8 +12,6 @@ from glide_sync import IdBound, MaxId, MinId, RequestError
 from tests.clients.conftest import wait_until_blocked
 from tests.resp.node import Node
 
-pytestmark = pytest.mark.live
-
 
 @contextmanager
 def connected(node: Node) -> Iterator[Any]:

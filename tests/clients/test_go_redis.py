@@ -6,14 +6,14 @@ Its releases up to 9.18 end in an error at a field of XINFO that they do not kno
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.clients.secured import Secured
 from tests.conftest import program
 from tests.resp.node import Node
-
-pytestmark = pytest.mark.live
 
 
 def compiled() -> Path:
@@ -21,11 +21,11 @@ def compiled() -> Path:
     return program("go-redis-tests", hint="run `make tools` (wants Go)")
 
 
-def run_tests(node: Node, protocol: str) -> str:
+def run_tests(environ: Mapping[str, str]) -> str:
     """Run them all; their report is the message of a failure."""
     done = subprocess.run(
         [compiled(), "-test.v", "-test.count=1"],
-        env={**os.environ, "PORT": str(node.port), "PROTOCOL": protocol},
+        env={**os.environ, **environ},
         capture_output=True,
         text=True,
         timeout=60,
@@ -35,16 +35,27 @@ def run_tests(node: Node, protocol: str) -> str:
     return done.stdout
 
 
+def passed(report: str) -> int:
+    return len(re.findall(r"^--- PASS", report, re.MULTILINE))
+
+
 @pytest.mark.parametrize("protocol", ["2", "3"])
 def test_go_redis(node: Node, protocol: str) -> None:
-    report = run_tests(node, protocol)
-    assert len(re.findall(r"^--- PASS", report, re.MULTILINE)) == 7, report
+    report = run_tests({"PORT": str(node.port), "PROTOCOL": protocol})
+    assert passed(report) == 7, report
+
+
+@pytest.mark.parametrize("protocol", ["2", "3"])
+def test_go_redis_over_tls(secured: Secured, protocol: str) -> None:
+    """The same tests, and those of certificates and users."""
+    report = run_tests(secured.environment(PROTOCOL=protocol))
+    assert passed(report) == 7 + 10, report
 
 
 def test_a_version_with_fields_that_go_redis_does_not_know_is_for_other_clients(
     node: Node,
 ) -> None:
-    """What the test above would not notice if the tests in Go asked for nothing."""
+    """The test above would not notice it if the tests in Go asked for nothing."""
     executable = compiled()
     with node.client() as client:
         client.ask(b"CONFIG SET redis-version 8.8.0\r\n", b"+OK\r\n")

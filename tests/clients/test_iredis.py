@@ -9,8 +9,6 @@ from tests.clients.terminal import Terminal, at_terminal, run
 from tests.conftest import program
 from tests.resp.node import Node
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture
 def terminal(node: Node, tmp_path: Path) -> Iterator[Terminal]:

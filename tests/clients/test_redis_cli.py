@@ -15,8 +15,6 @@ from tests.clients.terminal import Terminal, at_terminal, environment, run
 from tests.conftest import program
 from tests.resp.node import Node, running, settings
 
-pytestmark = pytest.mark.live
-
 Cli = Callable[..., str]
 
 
@@ -52,7 +50,7 @@ def test_one_command(cli: Cli, flags: list[str]) -> None:
     assert cli(*flags, "del", "s") == "1"
 
 
-def test_how_replies_look(cli: Cli) -> None:
+def test_replies_are_printed_in_each_format(cli: Cli) -> None:
     first = cli("xadd", "s", "*", "text", 'say "hi"')
     cli("xgroup", "create", "s", "g", "0")
     assert cli("--no-raw", "xrange", "s", "-", "+") == (
@@ -174,7 +172,7 @@ def test_the_tab_key_completes(terminal: Terminal) -> None:
 
 
 def test_hints_and_help(terminal: Terminal) -> None:
-    """What redis-cli knows of a command's arguments it has from COMMAND DOCS."""
+    """redis-cli knows a command's arguments from COMMAND DOCS."""
     terminal.type("XLEN ")
     terminal.expect("> XLEN key")
     # The hint is no input: XLEN without a key is what gets sent.

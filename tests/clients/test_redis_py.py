@@ -11,8 +11,6 @@ from tests.clients.conftest import wait_until_blocked
 from tests.clients.libraries import Library, by_key, ids_of
 from tests.resp.node import Node
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture
 def r(node: Node, library: Library) -> Iterator[Any]:
@@ -110,7 +108,7 @@ def test_keys(r: Any) -> None:
     assert r.dbsize() == 0
 
 
-def test_what_xinfo_tells(r: Any) -> None:
+def test_xinfo_shows_streams_groups_and_consumers(r: Any) -> None:
     first, second = (r.xadd("s", {"n": n}) for n in range(2))
     r.xgroup_create("s", "g", id="0")
     r.xreadgroup("g", "alice", {"s": ">"}, count=1)

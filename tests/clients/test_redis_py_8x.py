@@ -1,4 +1,4 @@
-"""What redis-py has methods for since Redis 8.2: deleting by reference, idempotence, claiming."""
+"""Methods that redis-py has since Redis 8.2: deleting by reference, idempotence, claiming."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,6 @@ import redis
 from tests.clients.libraries import by_key, ids_of
 from tests.live.cluster import wait_until
 from tests.resp.node import Node
-
-pytestmark = pytest.mark.live
 
 
 @pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])

@@ -10,8 +10,6 @@ from tests.clients.conftest import wait_until_blocked
 from tests.clients.libraries import Library, by_key, ids_of
 from tests.resp.node import Node
 
-pytestmark = pytest.mark.live
-
 
 @pytest.fixture
 async def r(node: Node, library: Library) -> AsyncIterator[Any]:

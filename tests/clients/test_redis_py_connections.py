@@ -14,10 +14,8 @@ from redis.retry import Retry
 from tests.clients.conftest import wait_until_blocked
 from tests.clients.libraries import Library, by_key, ids_of
 from tests.live.cluster import Node as Process
-from tests.live.cluster import cluster_of, wait_until
+from tests.live.cluster import running_regions, wait_until
 from tests.resp.node import Node, running, settings
-
-pytestmark = pytest.mark.live
 
 
 @pytest.fixture
@@ -147,9 +145,7 @@ def test_an_unblocked_reader(r: Any, node: Node, library: Library, with_error: b
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """A node with a disk, as a process."""
-    with cluster_of(1, tmp_path_factory.mktemp("node")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path_factory.mktemp("node")) as cluster:
         yield cluster[1]
 
 

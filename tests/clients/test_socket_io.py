@@ -11,16 +11,12 @@ import pytest
 from crdtstream.v1 import admin_pb2 as pb
 from tests.clients.test_node_clients import PACKAGES, SCRIPTS
 from tests.conftest import program, require
-from tests.live.cluster import Cluster, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, running_regions, wait_until
 
 
 @pytest.fixture
 def two_regions(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(crdt_xread_mode="never-skip")
-        cluster.start()
+    with running_regions(2, tmp_path, crdt_xread_mode="never-skip") as cluster:
         for region, peer in ((1, 2), (2, 1)):
             wait_until(
                 lambda region=region, peer=peer: (  # type: ignore[misc]

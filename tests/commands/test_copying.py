@@ -29,7 +29,7 @@ def last_batch(node: Node) -> EffectBatch:
 
 
 def facts(node: Node, key: str) -> dict[str, object]:
-    """What XINFO says of a stream, without how it is laid out."""
+    """Facts that XINFO shows of a stream, without its layout."""
     told = node(f"XINFO STREAM {key}")
     assert isinstance(told, dict), told
     return {
@@ -150,7 +150,7 @@ def test_copy_with_replace_takes_the_place_of_the_target() -> None:
         ("RENAMENX none b", "ERR no such key"),
     ],
 )
-def test_what_cannot_be_copied_changes_nothing(line: str, error: str) -> None:
+def test_an_impossible_copy_changes_nothing(line: str, error: str) -> None:
     node = Node(1)
     node.run("XADD a 1-1 f v")
     assert node(line) == error
@@ -231,7 +231,7 @@ def test_copies_of_one_transaction_are_counted_together(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("line", ["RENAME a b", "COPY a b"])
-def test_what_producers_call_their_messages_goes_along(line: str) -> None:
+def test_rename_and_copy_keep_idempotent_ids(line: str) -> None:
     first, second = IdempotentId(b"p", b"1"), IdempotentId(b"p", b"2")
     r1, r2 = Node(1), Node(2)
     append_once(r1, b"a", 1, first)

@@ -24,7 +24,7 @@ def filled(entries: int, *, node_entries_max: int = 100) -> Node:
 
 
 def ids(node: Node) -> list[int]:
-    """What stands in s, by milliseconds."""
+    """Entries of s, by their milliseconds."""
     found = list_of(str, node("XRANGE s - +"))
     return [int(entry_id.partition("-")[0]) for entry_id in found]
 

@@ -170,7 +170,7 @@ def test_stretches_that_overlap_are_left_out_once() -> None:
 PLACE = st.integers(0, 15).map("@{}".format)
 
 
-def test_what_is_handed_out_of_several_lanes_is_the_first_of_all() -> None:
+def test_a_group_delivers_the_first_entries_of_all_lanes() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run("XGROUP CREATE s g 0 MKSTREAM", *(f"XADD s {ms}-1 f v" for ms in (110, 130, 140, 170)))
     r2.run(*(f"XADD s {ms}-2 f v" for ms in (100, 120, 130, 150)))

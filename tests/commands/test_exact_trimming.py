@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from crdtstream.commands.streams.trimming import _plan_exactly
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.state import State
 from tests.cold_nodes import freeze
 
 FIELDS = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"

@@ -11,7 +11,7 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.sim.node import SimNode, SimSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import Capture, Told, make_region
@@ -103,7 +103,7 @@ async def test_the_engine_looks_again_when_the_deadline_was_put_off_or_brought_f
     assert await deletes_in(log) == [b"x", b"y"]
 
 
-async def test_what_ended_while_the_process_was_down_is_deleted_when_it_is_back() -> None:
+async def test_keys_that_expired_during_a_downtime_are_deleted_at_the_start() -> None:
     log = MemoryLog()
     async with running(log) as region:
         region.call("XADD x * f v")

@@ -235,7 +235,7 @@ def test_a_producer_s_old_ids_go_when_it_appends_again() -> None:
     assert (facts(node)["pids-tracked"], facts(node)["iids-tracked"]) == (1, 2)
 
 
-def test_what_a_link_brings_late_is_recognised_from_then_on() -> None:
+def test_a_late_idempotent_id_is_recognised_once_it_has_arrived() -> None:
     r1, r2 = Node(1), Node(2)
     late = r2.run("XADD s IDMP q 1 * f v")
     r1.now += 101_000

@@ -55,6 +55,6 @@ def test_ids_parsed_together_are_those_parsed_one_by_one(texts: list[bytes]) -> 
         [b"2-1", b"3-" + b"9" * 5_000],
     ],
 )
-def test_what_only_looks_like_ids_in_a_row_is_refused(texts: list[bytes]) -> None:
+def test_malformed_rows_of_ids_are_refused(texts: list[bytes]) -> None:
     with pytest.raises(CommandError, match="Invalid stream ID"):
         ascending_ids(texts)

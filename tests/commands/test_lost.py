@@ -40,7 +40,7 @@ def clients_where(*, ends_known: bool, has_n: int = 7) -> Clients:
         ("CRDT.XREAD x $", ["1:1,3:7", []]),
     ],
 )
-def test_what_names_lost_effects_is_answered_at_once(line: str, reply: object) -> None:
+def test_tokens_and_cursors_of_lost_effects_are_answered_at_once(line: str, reply: object) -> None:
     answer = clients_where(ends_known=True).call(line)
     assert (answer.text if isinstance(answer, CommandError) else answer) == reply
 
@@ -52,7 +52,7 @@ def test_until_the_end_is_known_a_wait_waits(line: str) -> None:
     assert clients_where(ends_known=False, has_n=6).call(line) is WAITING
 
 
-def test_what_still_exists_is_waited_for() -> None:
+def test_waitfor_waits_for_effects_that_still_exist() -> None:
     clients = clients_where(ends_known=True, has_n=6)
     assert clients.call("CRDT.WAITFOR 3:7 0") is WAITING
     clients.node.replica.vv[RegionId(3)] = 7

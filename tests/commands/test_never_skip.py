@@ -71,7 +71,7 @@ def test_a_partial_reply_gives_only_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize("options", ["MAXCOUNT 1", "MAXSIZE 1"])
-def test_what_a_cap_leaves_out_comes_later(options: str) -> None:
+def test_entries_beyond_a_cap_are_returned_later(options: str) -> None:
     r1, r2 = two_with_a_late_entry()
     assert read(r1, "0") == ["110-1", "120-1", "130-1"]
     add(r2, "140-2")
@@ -142,7 +142,7 @@ def test_a_transaction_reads_as_its_connection_does() -> None:
 # --- $, + and waiting -----------------------------------------------------------------------------
 
 
-def test_whoever_waits_is_woken_by_a_late_entry() -> None:
+def test_a_blocked_xread_is_woken_by_a_late_entry() -> None:
     r1, r2 = two_with_a_late_entry()
     clients = Clients(r1)
     assert clients.call("XREAD STREAMS x 0") == {"x": ["110-1", "120-1", "130-1"]}
@@ -233,8 +233,8 @@ def test_another_connection_is_given_what_arrived_later_than_its_id(restarts: bo
         assert read(r1, entry_id) == beyond
 
 
-def test_what_stands_above_the_id_is_given_though_it_arrived_before() -> None:
-    """Whoever read with COUNT had not come to it."""
+def test_entries_above_the_id_are_returned_although_they_arrived_before() -> None:
+    """A reader with COUNT had not come to it."""
     r1, r2 = never_skipping(1), never_skipping(2)
     add(r1, "140-1")
     add(r2, "130-2")
@@ -244,7 +244,7 @@ def test_what_stands_above_the_id_is_given_though_it_arrived_before() -> None:
     assert read(r1, "130-2") == ["140-1"]
 
 
-def test_what_arrived_in_one_millisecond_is_given_again() -> None:
+def test_entries_that_arrived_in_the_same_millisecond_are_returned_again() -> None:
     r1, r2 = never_skipping(1), never_skipping(2)
     r1.run("XADD x 120-1 f v")
     r2.run("XADD x 115-2 f v")

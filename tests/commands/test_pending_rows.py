@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from crdtstream.commands.groups.pending_rows import bulk, rows
+from crdtstream.commands.pending_rows import bulk, rows
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Alike

@@ -60,7 +60,7 @@ def test_a_missing_entry_has_no_map() -> None:
         ("CRDT.WHY", "ERR wrong number of arguments for 'crdt.why' command"),
     ],
 )
-def test_what_is_wrong_is_refused(line: str, error: str) -> None:
+def test_wrong_arguments_are_refused(line: str, error: str) -> None:
     r1 = Node(1)
     r1.run("XADD x 1-1 f v")
     assert r1(line) == error
@@ -129,7 +129,7 @@ def test_of_two_concurrent_appends_the_one_that_went_tells_which_stayed() -> Non
 # --- Groups -------------------------------------------------------------------------------------
 
 
-def test_what_a_group_made_of_an_entry_from_delivery_to_the_frontier() -> None:
+def test_crdt_why_shows_an_entry_from_its_delivery_to_the_frontier() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
     assert state(r1, "2-1") == {"state": "undelivered", "handed-out-by": None}
@@ -147,7 +147,7 @@ def test_what_a_group_made_of_an_entry_from_delivery_to_the_frontier() -> None:
     assert state(r2, "3-1")["state"] == "undelivered"
 
 
-def test_what_lies_before_a_group_and_what_it_passed_over() -> None:
+def test_crdt_why_shows_entries_before_the_start_and_passed_over() -> None:
     r1 = Node(1)
     r1.run("XADD x 1-1 f v", "XGROUP CREATE x g $", "XADD x 2-1 f v", "XADD x 3-1 f v")
     assert state(r1, "1-1") == {"state": "before-start"}
@@ -188,7 +188,7 @@ def test_an_undelivered_entry_tells_who_hands_it_out() -> None:
     assert state(r1, "1-1", "h") == {"state": "undelivered", "handed-out-by": 1}
 
 
-def test_what_was_taken_over_is_pending_and_nobody_s() -> None:
+def test_a_handed_over_entry_is_pending_without_a_consumer() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1", "XADD x 1-1 f v")
     r1.run("XREADGROUP GROUP g alice STREAMS x >", "CRDT.XGROUP SETMODE x g home 2")

@@ -66,7 +66,7 @@ def test_a_reply_ends_where_a_bound_says(read: str, options: str, lengths: list[
     assert all(ids == ["1-0", "2-0", "3-0"][: len(ids)] for ids in reply.values())
 
 
-def test_what_is_left_out_was_not_delivered() -> None:
+def test_entries_beyond_a_limit_are_not_delivered() -> None:
     clients = filled()
     clients("XREADGROUP GROUP g x MAXCOUNT 4 STREAMS a b c > > >")
     assert pending(clients) == [3, 1, 0]

@@ -4,10 +4,10 @@ import zlib
 
 import pytest
 
+from crdtstream.commands import string_room
 from crdtstream.commands.keys import dumping
 from crdtstream.commands.keys.dumping import HASH_BYTES, MAGIC, decode_dump, encode_string_dump
 from crdtstream.commands.reply import OK, CommandError
-from crdtstream.commands.strings import room
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.admission import Pause, PostponedError
@@ -25,7 +25,7 @@ NO_ROOM = "ERR more than"
 @pytest.mark.pure
 @pytest.mark.parametrize("line", ["MSET a 12345 b 12345", "MSETNX a 12345 b 12345"])
 def test_more_than_a_batch_takes_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    monkeypatch.setattr(room.STRINGS_BYTES_MAX, "value", 15)
+    monkeypatch.setattr(string_room.STRINGS_BYTES_MAX, "value", 15)
     node = Node(1)
     assert str(node(line)).startswith(NO_ROOM)
     assert not node.replica.has_open_record
@@ -38,7 +38,7 @@ def test_copies_in_one_transaction_do_not_grow_without_end(
 ) -> None:
     node = Node(1)
     node.run("SET a 1234567890")
-    monkeypatch.setattr(room.STRINGS_BYTES_MAX, "value", 20)
+    monkeypatch.setattr(string_room.STRINGS_BYTES_MAX, "value", 20)
     assert node(line) in (1, "OK")
     assert str(node("COPY b c")).startswith(NO_ROOM)
     assert node("EXISTS c") == 0
@@ -46,7 +46,7 @@ def test_copies_in_one_transaction_do_not_grow_without_end(
     assert node("COPY b c") == 1
 
 
-def test_what_strings_take_closes_a_batch() -> None:
+def test_bytes_of_strings_count_for_the_size_of_a_batch() -> None:
     """As entries do: a pipeline of them must not become one record."""
     node = Node(1)
     node("SET key 1234567890")
@@ -192,7 +192,7 @@ def test_blpop_hears_of_another_region_s_release() -> None:
         ("BLPOP 1", "ERR wrong number of arguments for 'blpop' command"),
     ],
 )
-def test_what_blpop_refuses(line: str, error: str) -> None:
+def test_blpop_refuses_wrong_arguments(line: str, error: str) -> None:
     assert Clients(Replica(RegionId(1)))(line).startswith(error)
 
 

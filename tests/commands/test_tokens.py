@@ -47,7 +47,7 @@ def test_a_token_of_nothing_new_issues_nothing() -> None:
     assert not r1.replica.has_open_record
 
 
-def test_what_is_there_already_is_not_waited_for() -> None:
+def test_waitfor_does_not_wait_for_applied_effects() -> None:
     r1 = Node(1)
     r1.run("XADD x 1-1 f v")
     clients = Clients(r1)
@@ -125,7 +125,7 @@ def test_acknowledged_entries_are_not_handed_out_again_in_the_other_region() -> 
         ("1:1", "ERR wrong number of arguments for 'crdt.waitfor' command"),
     ],
 )
-def test_what_is_wrong_is_refused(arguments: str, error: str) -> None:
+def test_wrong_arguments_are_refused(arguments: str, error: str) -> None:
     assert Node(1)(f"CRDT.WAITFOR {arguments}") == error
 
 
@@ -146,7 +146,7 @@ def test_a_token_says_of_which_database_it_is() -> None:
 
 
 @pytest.mark.parametrize("line", ["CRDT.WAITFOR {} 0", "CRDT.XREAD x {}"])
-def test_what_another_database_gave_is_refused(line: str) -> None:
+def test_tokens_and_cursors_of_another_database_are_refused(line: str) -> None:
     r1 = Node(1)
     r1.replica.database_uid = ONE
     r1.run("XADD x 1-1 f v")
@@ -159,7 +159,7 @@ def test_what_another_database_gave_is_refused(line: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["/1:1", "x/1:1", f"{ONE.hex()[:-1]}/1:1", f"{'A' * 32}/1:1"])
-def test_what_names_no_database_is_refused(text: str) -> None:
+def test_tokens_with_a_malformed_database_are_refused(text: str) -> None:
     r1 = Node(1)
     r1.replica.database_uid = ONE
     assert "is no identity of a database" in str(r1(f"CRDT.WAITFOR {text} 0"))

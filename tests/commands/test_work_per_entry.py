@@ -49,6 +49,16 @@ class Consumed:
         return [format_id(nack.id) for nack in stream.groups[b"g"].pending()]
 
 
+def all_pending() -> tuple[Consumed, list[bytes]]:
+    """A region whose entries are all pending, and their IDs in any order."""
+    region = Consumed()
+    region.read(ENTRIES)
+    region.end_tick()
+    ids = region.pending()
+    random.Random(4711).shuffle(ids)
+    return region, ids
+
+
 def test_a_hundred_entries_are_handed_out_and_acknowledged_in_few_calls() -> None:
     """378 calls, the tick included; 1,710 when each entry was cut out and parsed by itself."""
     region = Consumed()
@@ -58,7 +68,7 @@ def test_a_hundred_entries_are_handed_out_and_acknowledged_in_few_calls() -> Non
     assert calls < 480
 
 
-def test_what_is_read_acknowledged_deleted_or_trimmed_at_once_costs_no_call_per_entry() -> None:
+def test_commands_that_consume_many_entries_make_no_call_per_entry() -> None:
     region = Consumed()
     calls = {"read": calls_of(lambda: region.read(ENTRIES // 2))}
     ids = b" ".join(region.pending())
@@ -72,7 +82,7 @@ def test_what_is_read_acknowledged_deleted_or_trimmed_at_once_costs_no_call_per_
     assert all(count < ENTRIES / 4 for count in calls.values()), calls
 
 
-def test_what_is_shown_of_many_entries_costs_no_call_per_entry() -> None:
+def test_commands_that_show_many_entries_make_no_call_per_entry() -> None:
     region = Consumed()
     region.read(ENTRIES)
     calls = {
@@ -90,11 +100,7 @@ def test_what_is_shown_of_many_entries_costs_no_call_per_entry() -> None:
 
 
 def test_entries_in_any_order_cost_no_call_each() -> None:
-    region = Consumed()
-    region.read(ENTRIES)
-    region.end_tick()
-    ids = region.pending()
-    random.Random(4711).shuffle(ids)
+    region, ids = all_pending()
     some = b" ".join(ids[: ENTRIES // 2])
     calls = {
         line[:4]: calls_of(lambda line=line: region.call(line))  # type: ignore[misc]
@@ -108,11 +114,7 @@ def test_entries_in_any_order_cost_no_call_each() -> None:
 
 def test_entries_that_are_claimed_in_any_order_cost_few_calls_each() -> None:
     """Five: the record names each ID with its time and count.  55 when each was sought alone."""
-    region = Consumed()
-    region.read(ENTRIES)
-    region.end_tick()
-    ids = region.pending()
-    random.Random(4711).shuffle(ids)
+    region, ids = all_pending()
     claim = b"XCLAIM s g d 0 " + b" ".join(ids[: ENTRIES // 2])
     calls = calls_of(lambda: region.call(claim))
     assert calls < 6 * ENTRIES / 2, calls
@@ -127,11 +129,7 @@ def test_a_stream_is_copied_by_macro_nodes() -> None:
 
 
 def test_acknowledging_in_random_order_issues_one_effect_in_a_hundred_xacks() -> None:
-    region = Consumed()
-    region.read(ENTRIES)
-    region.end_tick()
-    ids = region.pending()
-    random.Random(4711).shuffle(ids)
+    region, ids = all_pending()
     for entry_id in ids:
         region.call(b"XACK s g " + entry_id)
         # The worst case: a tick for each.

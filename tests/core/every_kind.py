@@ -1,6 +1,6 @@
 """One value of every kind of effect and of local change, and the bytes of a batch around it.
 
-The examples are the same for good: ``tests/store/format_2`` holds their bytes.  A kind that is
+The examples are the same for good: ``tests/store/format_1`` holds their bytes.  A kind that is
 added gets one here, and its bytes there.
 """
 
@@ -43,7 +43,7 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Activate,
     Add,
     Adopt,
@@ -51,9 +51,10 @@ from crdtstream.core.membership.changes import (
     Contact,
     JoinToken,
     Removal,
+    Revoke,
     Update,
 )
-from crdtstream.core.membership.changes import Remove as RemoveRegion
+from crdtstream.core.member_changes import Remove as RemoveRegion
 from crdtstream.core.wire.local_codec import Local
 
 R1: Final = RegionId(1)
@@ -113,6 +114,7 @@ EFFECTS: Final[tuple[RareEffect, ...]] = (
     ChangeMembers(3, bytes(range(32)), Activate(R2, bytes(range(16)))),
     ChangeMembers(4, bytes(range(32)), Update(R2, Contact("eu", "eu:7000"))),
     ChangeMembers(5, bytes(range(32)), RemoveRegion(R2, R1, Removal.FORCED)),
+    ChangeMembers(6, bytes(range(32)), Revoke(b"\x7c\x00", 1_800_000_000, 1_700_000_000)),
 )
 
 LANE_IDS: Final = {R1: (entry(1), entry(2)), R2: (entry(1, 7),)}

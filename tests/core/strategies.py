@@ -35,7 +35,8 @@ from crdtstream.core.effects import (
     Trim,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
+    SECONDS_MAX,
     Activate,
     Add,
     Adopt,
@@ -43,9 +44,11 @@ from crdtstream.core.membership.changes import (
     Contact,
     JoinToken,
     Removal,
+    Revoke,
     Update,
 )
-from crdtstream.core.membership.changes import Remove as RemoveRegion
+from crdtstream.core.member_changes import Remove as RemoveRegion
+from crdtstream.core.membership.revoked import serial_bytes
 
 IDS = st.integers(0, (1 << 128) - 1).map(StreamId)
 REGIONS = st.integers(1, 1023).map(RegionId)
@@ -105,6 +108,12 @@ MEMBER_CHANGES = st.one_of(
     st.builds(Activate, REGIONS, INSTANCES),
     st.builds(Update, REGIONS, CONTACTS),
     st.builds(RemoveRegion, st.just(RegionId(7)), st.just(RegionId(9)), st.sampled_from(Removal)),
+    st.builds(
+        Revoke,
+        st.integers(1, (1 << 160) - 1).map(serial_bytes),
+        st.integers(0, SECONDS_MAX),
+        st.integers(0, SECONDS_MAX),
+    ),
 )
 
 EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {

@@ -8,15 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.effects import IdempotentId, Numbered
-from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId, make_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.blocks import LONG
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import compact
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
@@ -86,14 +90,13 @@ class ColdLaneMachine(RuleBasedStateMachine):
         fields = [bytes([len(ids) + at]) * size for at, (_, size) in enumerate(steps)]
 
         def do(lane: Lane) -> None:
-            lane.extend(
-                ms=array("Q", [one >> 64 for one in ids]),
-                seq=array("Q", [one & U64_MAX for one in ids]),
-                lengths=array("I", map(len, fields)),
-                first_n=first_n,
-                fields=memoryview(b"".join(fields)),
-                now=self.now,
+            run = EntryRun(
+                array("Q", [one >> 64 for one in ids]),
+                array("Q", [one & U64_MAX for one in ids]),
+                array("I", map(len, fields)),
+                b"".join(fields),
             )
+            lane.extend(run, first_n=first_n, now=self.now)
 
         self.both(do)
 
@@ -247,7 +250,7 @@ def columns_of(lane: Lane, within: Within, entries_max: int) -> tuple[object, ..
 
 
 def before_and_after(lane: Lane, arrived: Millis) -> tuple[bool, bool]:
-    """Whether ``last_n_before`` keeps its word, on both sides."""
+    """True if ``last_n_before`` keeps its word, for each side."""
     upto = lane.last_n_before(arrived)
     came = [(node.n[at], node.arrived_at(at)) for _, node, at in lane.scan(ID_MIN, ID_MAX)]
     return (
@@ -270,3 +273,16 @@ def encoded_head(node: MacroNode, limits: NodeLimits, disk: dict[int, bytes]) ->
 
 ColdLaneMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestColdLane = ColdLaneMachine.TestCase
+
+
+def test_a_delete_that_needs_the_disk_changes_no_lane() -> None:
+    """The first lane goes as a whole, unread; of the second one a node is cut."""
+    limits = NodeLimits()
+    stream = Stream(limits, KeyPart(1, b"s", lambda _part: b""))
+    for region in (RegionId(1), RegionId(2)):
+        for n in range(1, 5):
+            stream.lane(region).append(make_id(n, region), n, b"fields", Millis(1_000))
+    freeze(limits)
+    with pytest.raises(ColdError):
+        stream.clear_covered_by({RegionId(1): 4, RegionId(2): 2})
+    assert [lane.length for lane in stream.lanes.values()] == [4, 4]

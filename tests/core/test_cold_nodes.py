@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crdtstream.core.checkpoint.parts import STAGED
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.body import decode_body
@@ -34,7 +35,7 @@ def lane(limits: NodeLimits) -> Lane:
     return lane
 
 
-def test_what_is_known_without_entries_needs_none(lane: Lane, limits: NodeLimits) -> None:
+def test_counts_and_bounds_of_a_cold_lane_need_no_entries(lane: Lane, limits: NodeLimits) -> None:
     freeze(limits)
     assert (lane.first_id, lane.last_id) == (make_id(1, 1), make_id(COUNT, 1))
     assert lane.length == COUNT
@@ -45,7 +46,7 @@ def test_what_is_known_without_entries_needs_none(lane: Lane, limits: NodeLimits
     assert limits.residency.absent_count == 5
 
 
-def test_who_is_gone_from_the_front_of_a_node_is_known_without_it(
+def test_entries_removed_from_the_front_of_a_node_are_known_without_a_read(
     lane: Lane, limits: NodeLimits
 ) -> None:
     """Two regions delete the same entries: the second Remove needs nothing, and reads nothing."""
@@ -60,7 +61,9 @@ def test_who_is_gone_from_the_front_of_a_node_is_known_without_it(
     assert limits.residency.absent_count == 5
 
 
-def test_what_needs_entries_tells_which_images(lane: Lane, limits: NodeLimits) -> None:
+def test_a_read_of_a_cold_node_names_the_images_that_it_needs(
+    lane: Lane, limits: NodeLimits
+) -> None:
     images = freeze(limits)
     with pytest.raises(ColdError) as raised:
         lane.find(make_id(6, 1))
@@ -88,8 +91,8 @@ def test_reading_goes_on_where_it_was_refused(lane: Lane, limits: NodeLimits) ->
     assert fetches == 1
 
 
-def test_who_reads_on_is_read_more_and_more_ahead() -> None:
-    """Who comes to a place gets little besides: most read no more there."""
+def test_a_scan_that_goes_on_reads_more_and_more_ahead() -> None:
+    """A first read fetches little ahead: most readers read no more there."""
     limits = NodeLimits(entries_max=1)
     lane = Lane(RegionId(1), limits)
     for n in range(1, 401):
@@ -148,7 +151,7 @@ def test_a_trim_that_cuts_a_node_asks_first(lane: Lane, limits: NodeLimits) -> N
     assert lane.remove_prefix(up_to=make_id(10, 1), n_max=COUNT) == 10
 
 
-def test_what_must_not_fail_reads_in_place(lane: Lane, limits: NodeLimits) -> None:
+def test_operations_that_must_not_fail_read_in_place(lane: Lane, limits: NodeLimits) -> None:
     images = freeze(limits)
     limits.residency.loader = images.__getitem__
     with limits.residency.in_place():
@@ -169,6 +172,27 @@ def test_a_node_that_changed_stays_until_it_is_written_again(
     assert limits.residency.absent_count == 5
 
 
+def test_a_node_that_was_taken_over_stays_from_its_encoding_to_its_image(
+    lane: Lane, limits: NodeLimits
+) -> None:
+    """Its image is in the staging, which goes: the one of its own cannot be read yet."""
+    images = freeze(limits)
+    node = next(iter(lane.macro_nodes()))
+    body = images[node.image]
+    node.image += STAGED
+    with pytest.raises(ColdError):
+        lane.find(node.first_id)
+    limits.residency.arrive(node.image, body)
+    assert lane.find(node.first_id) is not None
+    node.encode()
+    node.image = 99
+    limits.residency.drop_all()
+    assert not node.is_absent
+    limits.residency.note_saved(node, 99)
+    limits.residency.drop_all()
+    assert node.is_absent
+
+
 def test_an_image_that_nobody_has_any_more_is_left_alone(lane: Lane, limits: NodeLimits) -> None:
     images = freeze(limits)
     with pytest.raises(ColdError) as raised:
@@ -179,7 +203,7 @@ def test_an_image_that_nobody_has_any_more_is_left_alone(lane: Lane, limits: Nod
     assert limits.residency.fetched_count == len(raised.value.images) - 1
 
 
-def test_what_was_fetched_stays_until_it_was_read(lane: Lane, limits: NodeLimits) -> None:
+def test_fetched_nodes_stay_until_they_were_read(lane: Lane, limits: NodeLimits) -> None:
     images = freeze(limits)
     needed = lane.needs_for_remove([make_id(6, 1)])
     for image in needed:
@@ -263,7 +287,7 @@ def test_a_node_that_does_not_fit_is_not_read(lane: Lane, limits: NodeLimits) ->
     assert [(node, start, stop) for node, start, stop in slices] == [(first, 0, 4)]
 
 
-def test_where_nothing_may_leave_nothing_does(lane: Lane, limits: NodeLimits) -> None:
+def test_evict_frees_nothing_if_no_node_may_leave(lane: Lane, limits: NodeLimits) -> None:
     assert limits.residency.evict(1 << 30) == 0
     freeze(limits)
     assert limits.residency.evict(1 << 30) == 0

@@ -277,7 +277,7 @@ def test_a_step_that_leaves_nothing_small_is_the_last_one() -> None:
     assert sizes(lane) == [4 * limits.entries_max, 1]
 
 
-def test_what_is_on_disk_only_stays_there_however_small() -> None:
+def test_small_nodes_on_disk_only_are_not_compacted() -> None:
     limits = NodeLimits(entries_max=2)
     lane = filled(limits, 8)
     freeze(limits)

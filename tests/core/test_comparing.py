@@ -2,12 +2,15 @@
 
 import random
 from collections.abc import Callable
+from hashlib import blake2b
 
 import pytest
 
 from crdtstream.core.comparing import (
+    INTERVALS_AT_ONCE,
     KEYS_AT_ONCE,
     NODES_AT_ONCE,
+    AckedSum,
     KeySums,
     LaneSum,
     PartKind,
@@ -16,13 +19,15 @@ from crdtstream.core.comparing import (
     entries_above,
     keys_between,
 )
-from crdtstream.core.ids import Millis, RegionId, make_id
+from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
+from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.blocks import DIGEST_MASK, LONG
 from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.reading import digest_of
 from crdtstream.core.lanes.slices import Within
+from crdtstream.core.whole.digest import bytes_of_acked
 from tests.cold_nodes import freeze, save
 from tests.harness.regions import Node, sync
 
@@ -162,7 +167,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("line", CHANGES)
-def test_what_differs_is_named_by_its_part(line: str) -> None:
+def test_a_difference_is_named_by_its_part(line: str) -> None:
     one, two = Node(1), Node(2)
     one("XADD x 5000-1 f v")
     one("XADD x 5001-1 f v")
@@ -183,6 +188,51 @@ def test_what_differs_is_named_by_its_part(line: str) -> None:
     }
     assert differing == CHANGES[line]
     assert sums_of(one, key).digest != sums_of(two, key).digest
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_intervals_that_grow_meanwhile_sum_up_to_one_state(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ID is looked at once, and how they touched in between does not matter."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(INTERVALS_AT_ONCE, "value", chance.randrange(1, 4))
+    growing, shown, total = Intervals(), Intervals(), AckedSum(b"", R1)
+    for _ in range(chance.randrange(1, 12)):
+        low = chance.randrange(40)
+        growing.add(StreamId(low), StreamId(low + chance.randrange(1, 4)))
+    more = True
+    while more:
+        before = total.end
+        more = total.go_on(growing)
+        for low, high in growing:
+            if before < high <= total.end or low < total.end < high:
+                shown.add(max(StreamId(low), before), min(high, total.end))
+        low = chance.randrange(40)
+        growing.add(StreamId(low), StreamId(low + 1))
+    assert total.count == len(list(shown))
+    assert total.digest == digest_of_intervals(shown)
+
+
+def digest_of_intervals(intervals: Intervals) -> bytes:
+    return blake2b(bytes_of_acked(R1, intervals), digest_size=16).digest()
+
+
+def test_a_group_that_is_made_again_is_another_one() -> None:
+    node = Node(1)
+    for number in range(5):
+        node(f"XADD x {number + 1}-1 f v")
+    node("XGROUP CREATE x g 0")
+    node.run("XREADGROUP GROUP g c NOACK STREAMS x >")
+    sums = KeySums(node.replica, b"x")
+    while PartKind.CREATES not in {part.name.kind for part in sums.parts}:
+        assert not sums.go_on(over_at_once)
+    node("XGROUP DESTROY x g")
+    node("XGROUP CREATE x g 0")
+    node.run("XREADGROUP GROUP g c NOACK STREAMS x >")
+    while not sums.go_on(over_at_once):
+        pass
+    assert PartKind.ACKED not in {part.name.kind for part in sums.parts}
 
 
 def test_a_key_without_parts_is_none() -> None:

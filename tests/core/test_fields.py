@@ -18,7 +18,7 @@ def test_fields_are_one_resp_array(count: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=5), max_size=6), st.binary(max_size=3), st.binary(max_size=3))
-def test_what_was_encoded_is_recognised_in_its_place(
+def test_encoded_fields_are_recognised_between_other_bytes(
     arguments: list[bytes], before: bytes, behind: bytes
 ) -> None:
     fields = encode_fields(arguments)
@@ -47,7 +47,7 @@ def test_many_fields_are_recognised_together_or_not_at_all(
 
 
 @given(st.data())
-def test_what_is_recognised_is_what_would_be_encoded(data: st.DataObject) -> None:
+def test_only_bytes_that_would_be_encoded_are_recognised_as_fields(data: st.DataObject) -> None:
     """A byte here or there makes other fields, or none."""
     some = data.draw(st.lists(st.binary(max_size=3), min_size=2, max_size=4))
     fields = bytearray(encode_fields(some))

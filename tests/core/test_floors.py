@@ -1,4 +1,4 @@
-"""How long a region goes on above the last ID that it had in a key that expired."""
+"""Floors: the time for which a region goes on above the last ID of an expired key."""
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import RegionId, make_id

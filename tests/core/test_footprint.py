@@ -1,4 +1,4 @@
-"""What all keys take together is what each of them takes."""
+"""Memory of all keys together is the sum of each key's."""
 
 from crdtstream.commands.keys.memory import usage
 from crdtstream.core.footprint import KEYS_AT_ONCE, Footprint

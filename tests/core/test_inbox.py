@@ -61,7 +61,7 @@ def test_batches_of_an_origin_are_handed_out_in_its_order() -> None:
     assert names(inbox.pop_ready()) == [(1, 1)]
 
 
-def test_what_another_link_brought_meanwhile_is_forgotten() -> None:
+def test_held_batches_that_another_link_brought_are_dropped() -> None:
     r1, r2 = add_and_remove()
     r3 = Node(3)
     inbox = inbox_of(r3, batches_max=1)

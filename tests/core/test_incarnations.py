@@ -5,7 +5,7 @@ import random
 import pytest
 
 from crdtstream.core.checkpoint.contents import ContentError
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.incarnations import (
     BEGINS_MAX,
     NO_LINEAGE,
@@ -57,7 +57,7 @@ def test_nothing_counts_of_an_incarnation_that_nobody_remembers() -> None:
     assert lineage(begin(1, 5), begin(3, 9)).counting(1) == 9
 
 
-def test_what_is_not_kept_of_old_incarnations_counts_for_less_and_never_for_more() -> None:
+def test_forgotten_incarnations_count_for_less_and_never_for_more() -> None:
     many = lineage(*(begin(number, 10 + number) for number in range(1, BEGINS_MAX + 11)))
     assert len(many.begins) == BEGINS_MAX
     assert many.counting(0) == 11
@@ -65,11 +65,67 @@ def test_what_is_not_kept_of_old_incarnations_counts_for_less_and_never_for_more
     assert many.counting(20) == 10 + 21
 
 
-def test_the_first_one_has_the_number_0_if_nothing_was_numbered_before() -> None:
-    assert NO_LINEAGE.next_number(0) == 0
-    assert NO_LINEAGE.next_number(7) == 1
-    assert lineage(begin(0, 0)).next_number(0) == 1
-    assert NO_LINEAGE.with_bid(begin(4, 0)).next_number(0) == 5
+def test_a_number_is_the_time_and_above_all_that_are_known() -> None:
+    assert NO_LINEAGE.next_number(Millis(1000)) == 1000
+    assert NO_LINEAGE.next_number(Millis(0)) == 1
+    assert lineage(begin(1200, 0)).next_number(Millis(1000)) == 1201
+    assert NO_LINEAGE.with_bid(begin(4, 0)).next_number(Millis(0)) == 5
+
+
+def test_a_number_without_an_incarnation_is_of_the_first_one() -> None:
+    fresh, later = lineage(begin(1000, 0)), lineage(begin(1000, 5))
+    assert (fresh.counting(0), later.counting(0)) == (None, 5)
+    assert fresh.begun(begin(2000, 7)).counting(0) == 7
+
+
+@pytest.mark.parametrize(
+    ("known", "named"),
+    [
+        # Most regions never have another one: their dots are named by numbers alone.
+        (lineage(begin(1000, 0)), 0),
+        (lineage(begin(1000, 0), begin(2000, 7)), 2000),
+        # There were effects before.
+        (lineage(begin(1000, 5)), 1000),
+        # A bid that was granted may have begun, and its dots were named so.
+        (NO_LINEAGE.with_bid(begin(1000, 0)).begun(begin(2000, 0)), 2000),
+        (NO_LINEAGE.with_bid(begin(1000, 0)).begun(begin(1000, 0)), 0),
+        (NO_LINEAGE.with_bid(begin(1, 0)).with_bid(begin(2, 4)).begun(begin(3, 5)), 3),
+        # Not if there were effects before it: then they were named by its number.
+        (NO_LINEAGE.with_bid(begin(1000, 3)).begun(begin(2000, 5)), 2000),
+        (lineage(*(begin(number, 0) for number in range(1, BEGINS_MAX + 2))), BEGINS_MAX + 1),
+    ],
+)
+def test_dots_of_a_region_s_first_incarnation_are_named_without_a_number(
+    known: Lineage, named: int
+) -> None:
+    assert known.named == named
+    assert marked_by({R1: known}, {R1: 9}) == {R1: Marked(9, named)}
+    assert known.counting(known.named) is None
+
+
+def test_a_number_without_an_incarnation_is_lost_if_the_first_one_is_unsure() -> None:
+    """The first folder began, wrote, and died before any member heard that it had begun."""
+    asked = NO_LINEAGE.with_bid(begin(1000, 0))
+    for known in (asked.begun(begin(2000, 0)), asked.with_bid(begin(1500, 4)).begun(begin(2, 5))):
+        assert known.counting(0) == 0
+        assert lost({R1: known}, {R1: Marked(1, 0)}) == {R1: 1}
+    # Two members were asked by two folders; the region hears both before it begins.
+    other = NO_LINEAGE.with_bid(begin(1100, 0))
+    for heard in (joined(asked, 0, other), joined(other, 0, asked)):
+        assert heard.begun(begin(1100, 0)).counting(0) == 0
+        told = decode_incarnations(encode_incarnations(Incarnations(None, {R1: heard})))
+        assert told.lineages == {R1: heard}
+    # Who was restored to before that takes the lineage as it is.
+    assert joined(NO_LINEAGE, 0, asked.begun(begin(2000, 0))).counting(0) == 0
+    # One that would end what is here was never granted here, and has not begun.
+    assert not joined(NO_LINEAGE, 3, asked).is_first_unsure
+
+
+def test_two_restores_of_one_backup_are_two_incarnations() -> None:
+    """The second knows nothing of the first, and no region remembers it."""
+    second = {R1: lineage(begin(2000, 5))}
+    assert lost(second, {R1: Marked(6, 1000)}) == {R1: 1}
+    assert lost(second, {R1: Marked(6, 2000)}) == {}
 
 
 def test_the_newer_lineage_stands_if_it_ends_nothing_that_is_here() -> None:
@@ -131,7 +187,7 @@ def test_they_are_written_and_read() -> None:
         Incarnations(None, {R1: Lineage((begin(2, 1),), None, begin(2, 1))}),
     ],
 )
-def test_what_cannot_be_is_refused(wrong: Incarnations) -> None:
+def test_impossible_incarnations_are_refused(wrong: Incarnations) -> None:
     with pytest.raises(ContentError):
         decode_incarnations(encode_incarnations(wrong))
     with pytest.raises(ContentError):
@@ -168,7 +224,7 @@ class World:
             case "write" if self.is_proven[at]:
                 log = [*log, f"{at}/{len(self.told)}"]
                 self.folders[at] = known, log
-                self.told.append((Marked(len(log), known.number), log))
+                self.told.append((Marked(len(log), known.named), log))
             case "send" if self.is_proven[at]:
                 self.send(known, log, self.rng.randrange(2))
             case "copy":
@@ -195,7 +251,7 @@ class World:
             if differ(known, len(log), theirs, len(had)) is not None:
                 return
             known, log = joined(known, len(log), theirs), max(log, had, key=len)
-        bid = Begin(known.next_number(len(log)), self.rng.randbytes(16), len(log))
+        bid = Begin(known.next_number(Millis(0)), self.rng.randbytes(16), len(log))
         is_granted = True
         for to, (theirs, had) in enumerate(self.members):
             found = granted(joined(theirs, len(had), known), len(had), bid)

@@ -47,11 +47,15 @@ def test_intervals_equal_a_set_of_points(
     assert (following is None) == (max(known) <= position)
     assert following is None or following[1] > position
 
+    assert (
+        intervals.behind(StreamId(position), 2) == [one for one in listed if one[1] > position][:2]
+    )
+
     low, high = sorted(removed)
     everything = set(range(low + 1, high + 1))
     is_whole = any(start <= low and high <= end for start, end in listed)
     if low < high:
         assert intervals.contains_all(StreamId(low + 1), StreamId(high)) == is_whole
-    intervals.remove(StreamId(low), StreamId(high))
+        intervals.remove(StreamId(low), StreamId(high))
     assert points(list(intervals)) == known - everything
     assert all(start < end for start, end in intervals)

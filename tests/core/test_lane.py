@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, StreamId, make_id
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane, ascends
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.slices import Within
@@ -53,14 +54,13 @@ class LaneMachine(RuleBasedStateMachine):
         first_n = self.n + 1
         entries = [self._next(step, size) for step, size in steps]
         fields = [one for _, _, one in entries]
-        self.lane.extend(
-            ms=array("Q", [entry_id >> 64 for entry_id, _, _ in entries]),
-            seq=array("Q", [entry_id & ((1 << 64) - 1) for entry_id, _, _ in entries]),
-            lengths=array("I", map(len, fields)),
-            first_n=first_n,
-            fields=memoryview(b"".join(fields)),
-            now=self.now,
+        run = EntryRun(
+            array("Q", [entry_id >> 64 for entry_id, _, _ in entries]),
+            array("Q", [entry_id & ((1 << 64) - 1) for entry_id, _, _ in entries]),
+            array("I", map(len, fields)),
+            b"".join(fields),
         )
+        self.lane.extend(run, first_n=first_n, now=self.now)
         self.model += entries
 
     @rule(entry_id=IDS, data=st.data())

@@ -4,12 +4,14 @@ What Hypothesis finds in ``test_lane.py`` by chance, here for certain.
 """
 
 import random
+from array import array
 
 import pytest
 
 from crdtstream.core.ids import U64_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.lanes import chain
 from crdtstream.core.lanes.compaction import compact
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.slices import Within
@@ -31,6 +33,42 @@ def test_nodes_are_full_and_no_fuller(lane: Lane) -> None:
     assert [len(node) for node in lane.macro_nodes()] == [2, 2, 1]
 
 
+@pytest.mark.parametrize(
+    ("entries_max", "bytes_max", "filled"),
+    [
+        (3, 0, [3, 2]),
+        (0, 6, [2, 1, 2]),
+        (0, 5, [1, 1, 1, 1, 1]),
+        (0, 2, [1, 1, 1, 1, 1]),
+        (0, 0, [5]),
+        (1, 100, [1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_node_is_closed_when_it_is_full(
+    entries_max: int, bytes_max: int, filled: list[int]
+) -> None:
+    """By whichever is full first; an entry that is too large by itself has a node of its own."""
+    lane = Lane(RegionId(1), NodeLimits(entries_max=entries_max, bytes_max=bytes_max))
+    for entry_id, n, size in zip(IDS, NS, (3, 3, 5, 3, 3), strict=True):
+        lane.append(entry_id, n, b"x" * size, Millis(0))
+    assert [len(node) for node in lane.macro_nodes()] == filled
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_cut_closes_the_last_node(is_run: bool) -> None:
+    limits = NodeLimits()
+    lane = Lane(RegionId(1), limits)
+    lane.append(IDS[0], NS[0], b"x", Millis(0))
+    limits.changes.cut().abandon()
+    if is_run:
+        one = array("Q", [1])
+        run = EntryRun(one, array("Q", [2]), array("I", [1]), b"x")
+        lane.extend(run, first_n=3, now=Millis(0))
+    else:
+        lane.append(IDS[1], NS[1], b"x", Millis(0))
+    assert [len(node) for node in lane.macro_nodes()] == [1, 1]
+
+
 @pytest.mark.parametrize("at", range(5))
 def test_every_entry_is_found_and_its_neighbours_are_told(lane: Lane, at: int) -> None:
     found = lane.find(IDS[at])
@@ -42,7 +80,7 @@ def test_every_entry_is_found_and_its_neighbours_are_told(lane: Lane, at: int) -
 
 
 @pytest.mark.parametrize("above_n", range(10))
-def test_what_lies_beyond_a_dot_begins_with_the_very_next_entry(lane: Lane, above_n: int) -> None:
+def test_a_scan_beyond_a_dot_begins_with_the_very_next_entry(lane: Lane, above_n: int) -> None:
     beyond = [n for n in NS if n > above_n]
     assert [node.n[index] for _, node, index in lane.scan_dots(above_n)] == beyond
     slices = lane.slices(Within(above_n), entries_max=10)

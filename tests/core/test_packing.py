@@ -1,11 +1,11 @@
-"""What a macro node is packed into, and its head: written, read, and refused when damaged."""
+"""The packed bytes of a macro node, and its head: written, read, and refused when damaged."""
 
 import contextlib
 from array import array
 from collections.abc import Sequence
 
 import pytest
-from zstandard import ZstdCompressor
+from backports.zstd import CompressionParameter, compress
 
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
@@ -33,7 +33,7 @@ def test_nothing_takes_nothing() -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_a_body_of_another_size_is_refused(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"in place of|no zstandard frame"):
+    with pytest.raises(ValueError, match=r"in place of|damaged|no zstandard frame"):
         unpack(pack(body), size=len(body) + 1)
 
 
@@ -44,8 +44,8 @@ def test_a_frame_that_claims_too_much_is_refused_before_memory_is_taken_for_it()
 
 
 def test_a_frame_that_does_not_tell_its_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="a frame of -1 bytes"):
-        unpack(ZstdCompressor(write_content_size=False).compress(b"x" * 100))
+    with pytest.raises(ValueError, match="does not claim the size"):
+        unpack(compress(b"x" * 100, options={CompressionParameter.content_size_flag: 0}))
 
 
 def test_columns_without_names_are_alike_whether_they_had_any_or_not() -> None:

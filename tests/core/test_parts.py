@@ -1,11 +1,13 @@
-"""What is gone takes no memory until the next checkpoint, and its images go with that one."""
+"""Removed parts take no memory until the next checkpoint, which removes their images."""
 
 import sys
+import time
 from typing import ClassVar
 
 import pytest
 
 from crdtstream.core.checkpoint.parts import (
+    BYTES_PER_LOOK,
     NO_IMAGE,
     STAGED,
     Changes,
@@ -15,6 +17,7 @@ from crdtstream.core.checkpoint.parts import (
     Kind,
     Part,
 )
+from crdtstream.core.lanes.cold import UnreadableError
 
 
 class Piece(Part):
@@ -74,7 +77,7 @@ def test_a_part_that_goes_during_a_checkpoint_goes_with_the_next_one(
     assert list(changes.cut().replaced()) == [2]
 
 
-def test_what_went_during_a_checkpoint_that_failed_is_not_written_again(
+def test_parts_dropped_during_a_failed_checkpoint_are_not_written_again(
     changes: Changes, saved: Piece
 ) -> None:
     changes.note(saved)
@@ -134,3 +137,77 @@ def test_of_a_part_that_left_the_staging_the_own_image_is_dropped(
     assert staged.image == 1
     changes.drop(staged)
     assert list(changes.cut().replaced()) == [1]
+
+
+# --- Taking --------------------------------------------------------------------------------------
+
+MANY = 100_000
+SLICE = 2_000
+# What is taken last is looked for behind all others otherwise, which takes 20 times as long.
+SLOWER_MAX = 5
+
+
+def test_the_last_part_is_taken_as_quickly_as_the_first(changes: Changes) -> None:
+    for _ in range(MANY):
+        changes.note(Piece())
+    cut = changes.cut()
+
+    def took() -> int:
+        began = time.thread_time_ns()
+        for _ in range(SLICE):
+            cut.take()
+        return time.thread_time_ns() - began
+
+    took_ns = [took() for _ in range(MANY // SLICE)]
+    # A pause of the process meets a slice or two.
+    assert min(took_ns[-5:]) < SLOWER_MAX * max(took_ns[:5])
+
+
+class Unreadable(Piece):
+    def encode(self) -> Encoded:
+        raise UnreadableError("a page is damaged")
+
+
+def test_a_part_that_cannot_be_encoded_is_still_to_be_written(changes: Changes) -> None:
+    part = Unreadable()
+    changes.note(part)
+    cut = changes.cut()
+    with pytest.raises(UnreadableError):
+        cut.take()
+    cut.abandon()
+    assert changes.count == 1
+
+
+@pytest.mark.parametrize(
+    ("image_bytes", "taken"), [(10, BYTES_PER_LOOK.value // 10 + 2), (BYTES_PER_LOOK.value + 1, 2)]
+)
+def test_parts_are_taken_until_the_turn_is_over(
+    changes: Changes, image_bytes: int, taken: int
+) -> None:
+    """The clock is looked at behind the first one, and behind each few bytes."""
+    for _ in range(300):
+        changes.note(Wide(image_bytes))
+    cut = changes.cut()
+    looks = iter([False, True])
+    some, size = cut.take_some(1 << 20, lambda: next(looks))
+    assert len(some) == taken
+    assert size == taken * image_bytes
+    assert cut.left == 300 - taken
+
+
+def test_no_more_is_taken_than_is_asked_for(changes: Changes) -> None:
+    for _ in range(5):
+        changes.note(Wide(100))
+    cut = changes.cut()
+    assert len(cut.take_some(201, lambda: False)[0]) == 3
+    assert len(cut.take_some(1 << 20, lambda: False)[0]) == 2
+    assert cut.take_some(1 << 20, lambda: False) == ([], 0)
+
+
+class Wide(Piece):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+
+    def encode(self) -> Encoded:
+        return Encoded(0, 0, bytes(self._size), b"")

@@ -49,7 +49,7 @@ class Pending:
 
 @dataclass
 class Model:
-    """What a PEL is to say, in a few lines."""
+    """A model of a PEL in a few lines."""
 
     entries: dict[tuple[StreamId, RegionId], Pending] = field(default_factory=dict)
     consumers: dict[bytes, int] = field(default_factory=dict)
@@ -285,7 +285,7 @@ class PelMachine(SizedMachine):
     @precondition(lambda self: self.cut is not None)
     @rule()
     def commit(self) -> None:
-        """What the store has then is the PEL as it was at the cut."""
+        """Finish the checkpoint: the store then has the PEL as it was at the cut."""
         assert self.cut is not None
         while (taken := self.cut.take()) is not None:
             self.taken.append(taken[1])
@@ -372,6 +372,38 @@ def test_a_chunk_that_was_absorbed_is_not_used_again(monkeypatch: pytest.MonkeyP
     assert [nack.id for nack in alice.nacks()] == left + ids[16:]
 
 
+def test_a_chunk_is_absorbed_while_a_checkpoint_has_still_to_write_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The checkpoint has it with the owners that it had."""
+    monkeypatch.setattr(ENTRIES_MAX, "value", 8)
+    changes = Changes()
+    pel, lanes = new_pel(changes)
+    alice = pel.consumer(b"alice", Millis(1))
+    ids = [make_id(ms, 1) for ms in range(1, 17)]
+    pel.deliver(LANES[0], ids, alice, delivered_ms=Millis(1), count=1)
+    low, high = ids[:8], ids[8:]
+    pel.acknowledge({LANES[0]: high[1:]})
+    assert len(lanes[LANES[0]].pel.chunks) == 2
+
+    cut = changes.cut()
+    pel.acknowledge({LANES[0]: low[1:]})
+    assert len(lanes[LANES[0]].pel.chunks) == 1
+    images = []
+    while (taken := cut.take()) is not None:
+        images.append(taken[1])
+    cut.finish()
+
+    restored, _ = new_pel(Changes())
+    restored.consumers_made = 1
+    restored.restore_consumer(1, b"alice", seen_ms=Millis(1), active_ms=None)
+    for image in images:
+        restored.restore_chunk(image)
+    assert [nack.id for nack in restored] == [*low, high[0]]
+    assert [nack.id for nack in restored.consumers[b"alice"].nacks()] == [*low, high[0]]
+    assert [nack.id for nack in pel] == [low[0], high[0]]
+
+
 # --- Images -------------------------------------------------------------------------------------
 
 
@@ -398,7 +430,7 @@ WIDE = [make_id(ms, 1 << 40) for ms in range(1, 9)]
 @pytest.mark.parametrize("ids", [SHORT, WIDE])
 @given(at=st.integers(0, 400), flip=st.integers(1, 255), keep=st.integers(0, 400))
 @example(at=0, flip=2, keep=400)
-def test_what_is_no_image_of_a_chunk_is_refused_or_is_a_sound_chunk(
+def test_a_changed_image_of_a_chunk_is_refused_or_is_a_sound_chunk(
     ids: list[StreamId], at: int, flip: int, keep: int
 ) -> None:
     _, image = filled(ids)
@@ -505,7 +537,7 @@ def test_a_claimed_entry_s_neighbours_keep_their_owner() -> None:
     assert owners(pel) == list(zip(SHORT, [b"alice", b"bob", b"alice"], strict=False))
 
 
-def test_what_is_appended_does_not_take_over_from_what_is_gone() -> None:
+def test_a_new_pending_entry_does_not_take_the_owner_of_a_removed_one() -> None:
     pel, _ = new_pel(Changes())
     alice, bob = (pel.consumer(name, Millis(1)) for name in NAMES[:2])
     pel.deliver(LANES[0], SHORT[:1], alice, delivered_ms=Millis(5), count=1)

@@ -1,4 +1,4 @@
-"""Which macro nodes may leave memory, which stay, and what they count for."""
+"""Macro nodes that may leave memory, those that stay, and their counted bytes."""
 
 from array import array
 from sys import getsizeof
@@ -45,7 +45,7 @@ def read_all(lane: Lane) -> list[bytes]:
 
 
 def note_saved(residency: Residency, taken: list[tuple[Part, Image]]) -> None:
-    """What a cut gave was verified."""
+    """Note that the images of a cut were verified."""
     for part, image in taken:
         if isinstance(part, MacroNode):
             residency.note_saved(part, image.number)
@@ -107,6 +107,15 @@ def test_a_node_that_no_lane_has_is_not_looked_at(
     assert residency.total_bytes == 0
 
 
+def test_nodes_that_no_lane_has_are_not_counted_and_not_kept(
+    lane: Lane, limits: NodeLimits, residency: Residency
+) -> None:
+    save(limits)
+    assert (residency.may_leave, residency.total_bytes > 0) == (True, True)
+    lane.remove_prefix(up_to=make_id(COUNT, 1), n_max=COUNT)
+    assert (residency.may_leave, residency.total_bytes) == (False, 0)
+
+
 def test_no_more_leave_than_are_wanted(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
@@ -122,7 +131,7 @@ def test_no_more_leave_than_are_wanted(
 # --- What was read from disk --------------------------------------------------------------------
 
 
-def test_what_was_fetched_is_looked_at_twice_before_it_leaves(
+def test_a_fetched_node_is_evicted_in_the_second_round(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
     images = freeze(limits)
@@ -169,7 +178,7 @@ def test_an_image_of_before_a_change_does_not_come_back(
 
 
 @pytest.mark.parametrize("must_go_on", [False, True])
-def test_what_was_looked_ahead_for_is_read_in_place_by_who_cannot_wait(
+def test_nodes_looked_up_ahead_are_read_in_place_if_the_caller_cannot_wait(
     lane: Lane,
     limits: NodeLimits,
     residency: Residency,
@@ -200,7 +209,7 @@ def test_what_was_looked_ahead_for_is_read_in_place_by_who_cannot_wait(
     assert residency.loaded_inline == 2
 
 
-def test_what_is_here_already_is_not_read_again(
+def test_nodes_in_memory_are_not_read_again(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
     images = freeze(limits)
@@ -228,7 +237,9 @@ def test_without_a_loader_nothing_is_demanded_in_place(
     residency.demand([])
 
 
-def test_what_is_passed_by_goes_first(lane: Lane, limits: NodeLimits, residency: Residency) -> None:
+def test_nodes_that_a_scan_passes_are_not_marked_as_used(
+    lane: Lane, limits: NodeLimits, residency: Residency
+) -> None:
     images = freeze(limits)
     residency.loader = images.__getitem__
     passed: dict[MacroNode, None] = {}
@@ -289,7 +300,7 @@ def test_a_round_ends_though_what_was_packed_is_read_meanwhile(
     assert absent(lane) == left
 
 
-def test_what_is_pinned_stays_through_a_round(
+def test_pinned_nodes_stay_through_idle_rounds(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
     images = freeze(limits)
@@ -336,7 +347,7 @@ def test_names_count_with_their_producers_and_texts(lane: Lane) -> None:
     assert bytes_of(lane, runs=3) - plain == 3 * RUN_BYTES
 
 
-def test_what_is_counted_is_what_the_nodes_take(
+def test_counted_bytes_equal_the_memory_of_the_nodes(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
     save(limits)
@@ -376,7 +387,7 @@ def test_a_round_looks_at_each_packed_node_though_none_is_warm(
     assert turns == [True] * 5 + [False]
 
 
-def test_what_is_packed_is_not_read_ahead(
+def test_packed_nodes_are_not_read_ahead(
     lane: Lane, limits: NodeLimits, residency: Residency
 ) -> None:
     images = freeze(limits)

@@ -53,7 +53,7 @@ def test_random_nodes_with_one_entry_have_the_image_of_the_general_way() -> None
         check(one_node((entry_id, n, length), arrived=draw.getrandbits(43)))
 
 
-def test_what_is_left_of_several_entries_has_the_image_of_the_general_way() -> None:
+def test_the_last_of_several_entries_has_the_image_of_the_general_way() -> None:
     """With holes in its fields, and a time of arrival that was another entry's."""
     several = [(make_id(100 + n, 1), n, 40) for n in range(1, 4)]
     for left in range(3):

@@ -45,7 +45,7 @@ def test_a_member_that_is_always_ahead_does_not_hold_stability_back() -> None:
     assert stable_n >= 97
 
 
-def test_what_a_stranger_says_is_no_matter() -> None:
+def test_version_vectors_of_strangers_are_ignored() -> None:
     tracker = StabilityTracker(R1, [R2])
     tracker.learn(R3, {R1: 1})
     assert tracker.heard() == {R2: {}}
@@ -65,7 +65,7 @@ def test_a_member_that_is_added_counts_at_once() -> None:
     assert tracker.stable({R1: 6}) == {R1: 4}
 
 
-def test_what_all_effects_of_an_added_member_have_observed_is_stable() -> None:
+def test_effects_that_all_effects_of_an_added_member_observed_are_stable() -> None:
     tracker = StabilityTracker(R1, [R2])
     tracker.learn(R2, {R1: 5})
     tracker.count([R2, R3], has={R3: {R1: 3}, R2: {R1: 9}})
@@ -86,10 +86,43 @@ def test_a_member_that_is_removed_holds_nothing_back() -> None:
     assert tracker.heard() == {R2: {R1: 5}}
 
 
-def test_who_stays_a_member_need_not_say_again_what_it_has() -> None:
+def test_remaining_members_need_not_repeat_their_version_vectors() -> None:
     tracker = StabilityTracker(R1, [R2, R3])
     tracker.learn(R2, {R1: 5, R2: 2})
     tracker.learn(R3, {R1: 5})
     tracker.count([R2])
     assert tracker.stable({R1: 5}) == {}, "what R2 had issued by then is not here"
     assert tracker.stable({R1: 5, R2: 2}) == {R1: 5, R2: 2}
+
+
+def test_a_member_that_numbers_effects_anew_has_to_say_again_what_it_has() -> None:
+    """R2 said that it has issued three; it lost the third, of which R1 has only heard."""
+    tracker = StabilityTracker(R1, [R2, R3])
+    tracker.learn(R2, {R1: 5, R2: 3})
+    tracker.learn(R3, {R1: 5, R2: 2})
+    assert tracker.stable({R1: 5, R2: 2}) == {}
+    tracker.note_ends({R2: 2})
+    assert tracker.stable({R1: 5, R2: 2}) == {}
+    tracker.learn(R2, {R1: 5, R2: 2})
+    assert tracker.stable({R1: 5, R2: 2}) == {R1: 5, R2: 2}
+
+
+def test_version_vectors_over_ended_effects_do_not_count_for_their_successors() -> None:
+    """R2 and R3 had R2:3, and lost it; R2:3 is another effect now, which R3 lacks."""
+    tracker = StabilityTracker(R1, [R2, R3])
+    tracker.learn(R2, {R2: 3})
+    tracker.learn(R3, {R2: 3})
+    tracker.note_ends({R2: 2})
+    tracker.learn(R2, {R2: 3})
+    assert tracker.stable({R2: 3}) == {R2: 2}
+    tracker.learn(R3, {R2: 3})
+    assert tracker.stable({R2: 3}) == {R2: 3}
+
+
+def test_effects_observed_by_all_of_a_member_stay_so_in_its_next_incarnation() -> None:
+    tracker = StabilityTracker(R1, [R2])
+    tracker.count([R2, R3], has={R3: {R1: 3}})
+    tracker.learn(R2, {R1: 5})
+    tracker.learn(R3, {R1: 4, R3: 1})
+    tracker.note_ends({R3: 0})
+    assert tracker.stable({R1: 5}) == {R1: 3}

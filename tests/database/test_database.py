@@ -52,7 +52,7 @@ def clients() -> Clients:
         ("DISCARD", "ERR DISCARD without MULTI"),
     ],
 )
-def test_what_redis_refuses_is_refused_in_its_words(
+def test_requests_that_redis_refuses_get_its_errors(
     clients: Clients, line: str, error: str
 ) -> None:
     assert text(clients.say("a", line)) == error
@@ -80,6 +80,7 @@ def test_subcommands_with_rows_of_their_own_are_found(clients: Clients) -> None:
 
 
 def test_nothing_runs_before_authentication(clients: Clients) -> None:
+    clients.database.users.default.is_nopass = False
     clients.session("a").authenticated = False
     assert text(clients.say("a", "XADD s * f v")) == "NOAUTH Authentication required."
     assert text(clients.say("a", "MULTI")) == "NOAUTH Authentication required."
@@ -268,7 +269,7 @@ def test_unwatch_untrips(clients: Clients) -> None:
 # --- WAIT's half of waiting ---------------------------------------------------------------------
 
 
-def test_what_a_client_last_wrote_is_remembered(clients: Clients) -> None:
+def test_the_last_write_of_a_client_is_remembered(clients: Clients) -> None:
     clients.say("a", "XADD s * f v")
     clients.say("b", "XADD s * f v")
     clients.say("a", "XLEN s")
@@ -322,7 +323,7 @@ def test_an_entry_too_large_is_refused(clients: Clients, monkeypatch: pytest.Mon
     assert clients.say("w", "EXISTS s") == 0
 
 
-def test_what_one_touches_who_is_served_nothing_is_a_change_to_who_watches_it() -> None:
+def test_a_key_touched_by_a_retry_without_a_reply_trips_its_watchers() -> None:
     """Database's promise to every command; XREAD and XREADGROUP touch nothing in vain."""
 
     def block(_replica: Replica, _now: Millis, argv: list[bytes]) -> Reply | Blocked:

@@ -1,4 +1,4 @@
-"""Who waits with BLOCK is answered when the time is over: not before, and not after."""
+"""Clients that wait with BLOCK are answered when their time expires: not before, and not after."""
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica

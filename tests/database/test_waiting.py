@@ -1,4 +1,4 @@
-"""Who waits: in which order the blocked are served, when their time is over, and what is tried."""
+"""Waiting clients: the order in which they are served, their deadlines, and the retries."""
 
 import gc
 
@@ -178,7 +178,7 @@ def test_deadlines_of_those_served_do_not_pile_up(clients: Clients) -> None:
         clients.say("a", "XREAD BLOCK 1000000 STREAMS s $")
         clients.say("w", "XADD s * f v")
     assert len(clients.take_served()) == 1000
-    assert len(clients.database._serving.waiting._times) < 200
+    assert len(clients.database.waiting.times) < 200
     assert clients.database.next_deadline() is None
 
 
@@ -203,7 +203,7 @@ def test_trying_in_vain_does_not_pile_up_times(clients: Clients) -> None:
     for _ in range(1000):
         clients.say("w", "XADD s * f v")
     assert clients.database.waiting_count == 1
-    assert len(clients.database._serving.waiting._times) < 200
+    assert len(clients.database.waiting.times) < 200
 
 
 def test_an_entry_for_one_of_many_readers_tries_no_more_than_it_serves(clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""What must hold, held against figures: each bound is met up to itself, and not beyond."""
+"""Expectations against figures: each bound is met up to itself, and not beyond."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_each_thing_that_must_not_be_fails(figures: dict[str, object], name: str
     assert failed(drill(), **figures) == [name]  # type: ignore[arg-type]
 
 
-def test_what_redis_promises_too_is_no_failure() -> None:
+def test_behaviour_that_redis_allows_too_is_no_failure() -> None:
     """Plain producers repeat what they send again, or leave it, and XREAD may skip."""
     skipped = Read(kind="xread", read=1, skipped=5, again=0, out_of_order=0)
     again = group(again={"other region": 3, "claimed": 2})

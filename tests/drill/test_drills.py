@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from crdtstream.drill.runner import Progress
 from tests.conftest import ROOT, program
 from tests.live.cluster import Cluster, cluster_of, wait_until
 from tests.live.conftest import toxiproxy_running
+from tests.planted.program import node_with
 
 pytestmark = pytest.mark.live
 
@@ -66,9 +67,15 @@ class Marks:
         pass
 
 
-def rehearse(name: str, drill: Drill, *, plant: str = "", watches_alerts: bool = False) -> Run:
+def rehearse(
+    name: str,
+    drill: Drill,
+    *,
+    node: Sequence[str] | None = None,
+    watches_alerts: bool = False,
+) -> Run:
     program("toxiproxy-server")
-    local = Local(stop=lambda: False, watches_alerts=watches_alerts, plant=plant)
+    local = Local(stop=lambda: False, watches_alerts=watches_alerts, node=node)
     run = local.run(name, drill, Marks())
     assert run.verdict is not Verdict.ABORTED, run.problem
     return run
@@ -104,7 +111,7 @@ def test_a_region_that_is_cut_off_and_killed_costs_nobody_anything(tmp_path: Pat
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize(
-    ("plant", "name", "turns_red"),
+    ("bug", "name", "turns_red"),
     [
         ("ack-before-commit", "region-loss", {"lost"}),
         ("dot-lost-on-restart", "region-loss", {"lost", "digests"}),
@@ -112,8 +119,8 @@ def test_a_region_that_is_cut_off_and_killed_costs_nobody_anything(tmp_path: Pat
         ("healthy-while-stale", "disk-full", {"deceived"}),
     ],
 )
-def test_each_planted_bug_turns_the_verdict_red(plant: str, name: str, turns_red: set[str]) -> None:
-    run = rehearse(name, load(DRILLS / f"{name}.yaml"), plant=plant)
+def test_each_planted_bug_turns_the_verdict_red(bug: str, name: str, turns_red: set[str]) -> None:
+    run = rehearse(name, load(DRILLS / f"{name}.yaml"), node=node_with(bug))
     assert run.verdict is Verdict.FAILED
     assert not_met(run) & turns_red, not_met(run)
 
@@ -195,7 +202,7 @@ def drill_words(cluster: Cluster, path: Path, out: Path) -> list[str]:
     nodes = ",".join(node.grpc_address for node in cluster.nodes.values())
     return [
         *(sys.executable, "-m", "crdtstream", "drill", "run", str(path), "--out", str(out)),
-        *("--nodes", nodes, "--toxiproxy", f"{APIConsumer.host}:{APIConsumer.port}"),
+        *("--address", nodes, "--toxiproxy", f"{APIConsumer.host}:{APIConsumer.port}"),
         "--no-alerts",
     ]
 
@@ -230,7 +237,7 @@ def test_a_given_deployment_is_rehearsed_and_left_as_it_was(
 
 
 def entries_at(deployment: Cluster, region: int) -> int:
-    """How many entries of drills a region has."""
+    """Number of entries of drills that a region has."""
     client = deployment[region].client
     return sum(client.xlen(key) for key in client.keys("drill:*"))
 

@@ -124,7 +124,7 @@ def starter(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
         process.kill()
 
 
-def test_what_a_drill_starts_ends_with_it_however_that_ends(
+def test_programs_of_a_drill_end_with_it_even_if_it_is_killed(
     starter: tuple["subprocess.Popen[str]", int],
 ) -> None:
     process, pid = starter
@@ -148,7 +148,7 @@ def test_without_setpriv_programs_are_started_all_the_same(
     assert tied(["sleep", "1"]) == ["sleep", "1"]
 
 
-def test_what_toxiproxy_refuses_is_told_in_its_words() -> None:
+def test_errors_of_toxiproxy_are_reported_in_its_words() -> None:
     program("toxiproxy-server")
     with own_server() as server:
         way = server.create("a", "127.0.0.1:1", "127.0.0.1:0")
@@ -157,7 +157,7 @@ def test_what_toxiproxy_refuses_is_told_in_its_words() -> None:
     assert str(refused.value) == "toxiproxy: invalid toxic type"
 
 
-def test_what_the_system_refuses_is_told_in_words() -> None:
+def test_errors_of_the_system_are_reported_in_words() -> None:
     error = OSError(errno.ENOSPC, "No space left on device", "/tmp/plan")
     assert rehearsal.told(error) == "/tmp/plan: No space left on device"
     assert rehearsal.told(OSError(errno.EMFILE, "Too many open files")) == "Too many open files"

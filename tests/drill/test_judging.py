@@ -87,7 +87,7 @@ def test_a_drill_that_was_interrupted_is_not_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alerts", [["A"], []])
-def test_that_nobody_watched_for_alerts_is_said(tmp_path: Path, alerts: list[str]) -> None:
+def test_unwatched_alerts_are_a_finding(tmp_path: Path, alerts: list[str]) -> None:
     run = judged(tmp_path, drill(**GROUPLESS, alerts=alerts), *ALL_WELL, fired=None)
     assert run.verdict is Verdict.PASSED
     assert run.findings == ["alerts were not watched: there was no Prometheus"]

@@ -11,7 +11,7 @@ from crdtstream.drill.load.journal import Journal
 from crdtstream.drill.load.multidb import MultiDb
 from crdtstream.drill.plan import LoadPlan, Place
 from crdtstream.drill.records import Client, Outcome
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
 from crdtstream.settings import NodeSettings
 from crdtstream.store.log import MemoryLog

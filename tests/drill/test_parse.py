@@ -83,7 +83,7 @@ def test_a_good_file_is_a_drill(tmp_path: Path) -> None:
         (("{name: g}", "{name: g, mode: home}"), 4, "groups.1: 'home' names a region exactly if"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(
+def test_problems_are_reported_with_their_line(
     tmp_path: Path, change: tuple[str, str], line: int, text: str
 ) -> None:
     changed = GOOD.replace(*change)
@@ -98,7 +98,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- 1\n", "just words\n", b"\xff\xfe\x00", "a: &a [*a]\n"])
-def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str | bytes) -> None:
+def test_files_that_are_no_mapping_are_refused(tmp_path: Path, text: str | bytes) -> None:
     assert problems_of(tmp_path, text)
 
 
@@ -168,8 +168,8 @@ def test_a_dry_run_tells_the_plan_and_starts_nothing() -> None:
     assert "must fire: CrdtstreamRegionDown" in output
 
 
-def test_what_cannot_be_done_to_a_given_deployment_is_told_before(tmp_path: Path) -> None:
-    words = ("--nodes", "127.0.0.1:1", "--toxiproxy", "127.0.0.1:2", "--dry-run")
+def test_steps_impossible_on_a_given_deployment_are_reported_before(tmp_path: Path) -> None:
+    words = ("--address", "127.0.0.1:1", "--toxiproxy", "127.0.0.1:2", "--dry-run")
     status, output = run("run", "region-loss", "--folder", str(DRILLS), *words)
     assert status == 0
     assert "not here: step 1 (kill) ends or changes a region's process" in output
@@ -179,19 +179,18 @@ def test_what_cannot_be_done_to_a_given_deployment_is_told_before(tmp_path: Path
     ("words", "said"),
     [
         (("nonsense",), "no such file, and no such drill; there are: clock-skew"),
-        (("region-loss", "--nodes", "127.0.0.1:1"), "--nodes and --toxiproxy belong together"),
-        (("region-loss", "--plant", "no-such-bug"), "--plant: one of ack-before-commit"),
+        (("region-loss", "--address", "127.0.0.1:1"), "--address and --toxiproxy belong together"),
         (
-            ("partition-heal", "--nodes", "127.0.0.1:1", "--toxiproxy", "127.0.0.1:1"),
+            ("partition-heal", "--address", "127.0.0.1:1", "--toxiproxy", "127.0.0.1:1"),
             "no toxiproxy-server answers at 127.0.0.1:1; start it: toxiproxy-server",
         ),
         (
-            ("partition-heal", "--nodes", "127.0.0.1:1", "--toxiproxy", "here"),
+            ("partition-heal", "--address", "127.0.0.1:1", "--toxiproxy", "here"),
             "--toxiproxy here: not host:port",
         ),
     ],
 )
-def test_what_is_asked_wrong_is_refused(words: tuple[str, ...], said: str) -> None:
+def test_wrong_arguments_are_refused(words: tuple[str, ...], said: str) -> None:
     status, output = run("run", *words, "--folder", str(DRILLS))
     assert status == 2
     assert said in output

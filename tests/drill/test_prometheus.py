@@ -9,7 +9,7 @@ import yaml
 
 from crdtstream.drill.prometheus import RULES, Prometheus, PrometheusError, scaled_rules
 from tests.conftest import free_base_port, program
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, running_regions, wait_until
 
 
 def scaled(rule: str, *, factor: float = 0.1) -> dict[str, object]:
@@ -34,7 +34,7 @@ def scaled(rule: str, *, factor: float = 0.1) -> dict[str, object]:
         ('x{state="5m"} > 5', 'x{state="5m"} > 5'),
     ],
 )
-def test_what_a_rule_looks_back_over_is_shortened(expression: str, shortened: str) -> None:
+def test_ranges_of_a_rule_are_shortened(expression: str, shortened: str) -> None:
     assert scaled(f"{{alert: A, expr: '{expression}'}}")["expr"] == shortened
 
 
@@ -42,7 +42,7 @@ def test_what_a_rule_looks_back_over_is_shortened(expression: str, shortened: st
     ("wait", "shortened"),
     [("30s", "3000ms"), ("1m30s", "9000ms"), ("15m", "90000ms"), ("1ms", "1ms")],
 )
-def test_what_a_rule_waits_for_is_shortened(wait: str, shortened: str) -> None:
+def test_the_waiting_time_of_a_rule_is_shortened(wait: str, shortened: str) -> None:
     assert scaled(f"{{alert: A, expr: up, for: {wait}}}")["for"] == shortened
 
 
@@ -59,7 +59,7 @@ def alert(name: str, state: str, **labels: str) -> dict[str, object]:
     return {"labels": {"alertname": name, **labels}, "state": state}
 
 
-def test_what_alerts_did_is_told_once_in_order(tmp_path: Path) -> None:
+def test_changes_of_alerts_are_reported_once_in_order(tmp_path: Path) -> None:
     watch = Prometheus({}, folder=tmp_path)
     for at, found in enumerate(
         [
@@ -109,9 +109,7 @@ def test_rules_that_are_none_end_it_with_what_it_says(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     program("prometheus")
-    with cluster_of(2, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path_factory.mktemp("regions")) as cluster:
         yield cluster
 
 

@@ -88,7 +88,7 @@ def test_json_of_one_is_the_report_and_of_two_the_comparison(tmp_path: Path) -> 
     assert json.loads(run(path, path, "--json").stdout)["drills"][0]["drill"] == "region-loss"
 
 
-def test_what_is_no_report_ends_with_2_and_says_so(tmp_path: Path) -> None:
+def test_files_that_are_no_report_end_the_command_with_status_2(tmp_path: Path) -> None:
     good = kept(tmp_path / "good.json", a_run())
     bad = tmp_path / "bad.json"
     bad.write_text("{}")

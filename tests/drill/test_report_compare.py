@@ -176,7 +176,7 @@ def test_a_percentile_of_few_requests_is_not_judged(count: int, judgement: str) 
     assert beyond_noise(with_p99(10), with_p99(500)) == {"plain, during: p99": judgement}
 
 
-def test_where_the_load_was_not_made_latencies_are_not_compared() -> None:
+def test_latencies_are_not_compared_if_the_load_was_not_made() -> None:
     load = LoadMade(asked_per_s=9, made_per_s=1, late_ms_p99=9, is_made=False, problem="too slow")
     after = a_run(load=load, latencies=[])
     (drill,) = compare(Report(runs=[a_run()]), Report(runs=[after])).drills
@@ -198,7 +198,7 @@ def test_a_verdict_that_became_better_is_better() -> None:
     assert beyond_noise(a_failed_run("x"), a_run("x"))["verdict"] == "better"
 
 
-def test_what_is_in_one_report_only_is_told() -> None:
+def test_drills_in_one_report_only_are_listed() -> None:
     before = Report(runs=[a_run("a"), a_run("b"), a_run("b")])
     after = Report(runs=[a_run("b"), a_run("c")])
     found = compare(before, after)
@@ -219,7 +219,7 @@ def printed(comparison: Comparison) -> str:
     return file.getvalue()
 
 
-def test_what_changed_is_printed_in_80_columns() -> None:
+def test_differences_are_printed_in_80_columns() -> None:
     after = a_failed_run(
         "x",
         stalls=changed("stalls", recovery_s=9.0).stalls,

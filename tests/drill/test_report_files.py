@@ -24,7 +24,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_what_is_read_is_what_was_written(tmp_path: Path, report: Report) -> None:
+def test_reports_are_read_back_as_written(tmp_path: Path, report: Report) -> None:
     path = tmp_path / "report.json"
     write_json(report, path)
     assert read_json(path) == report
@@ -61,7 +61,7 @@ def changed(change: str, value: Any) -> str:
         (changed("runs", [{}]), "and "),
     ],
 )
-def test_what_is_no_report_says_so(tmp_path: Path, text: str, told: str) -> None:
+def test_files_that_are_no_report_are_refused(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text)
     with pytest.raises(ReportError) as raised:

@@ -72,7 +72,7 @@ def test_faults_stand_on_a_line_of_time_with_a_cursor() -> None:
     assert during.index("▼") == before.index("▽"), "where it was planned"
 
 
-def test_what_lasts_and_what_comes_is_said() -> None:
+def test_the_current_and_the_next_event_are_shown() -> None:
     assert rows_at(10)["next"] == "in 10 s: region 1: kill -9"
     assert rows_at(27)["now"] == "region 1: kill -9, for 7 s"
     assert rows_at(27)["next"] == "in 8 s: region 1: started again"
@@ -177,7 +177,7 @@ def test_a_long_drill_does_not_fill_memory_and_keeps_the_newest() -> None:
 
 
 def shown(console: Console) -> list[str]:
-    """What a person sees of all that was written so far."""
+    """The text that a person sees of all output so far."""
     assert isinstance(console.file, StringIO)
     screen = pyte.Screen(80, 30)
     pyte.Stream(screen).feed(console.file.getvalue().replace("\n", "\r\n"))

@@ -64,7 +64,7 @@ def test_the_page_loads_nothing_and_runs_nothing(report: Report) -> None:
     assert "default-src 'none'" in str(elements.found)
 
 
-def test_whatever_a_drill_is_called_and_finds_stays_text() -> None:
+def test_names_and_findings_of_a_drill_stay_text() -> None:
     """The same elements stand in the page, whatever names and sentences in it are."""
 
     def run(text: str) -> Run:
@@ -152,17 +152,17 @@ def test_each_drill_has_a_row_and_a_part() -> None:
         "299.4 /s",
     ],
 )
-def test_what_was_measured_stands_in_the_page(told: str) -> None:
+def test_all_measurements_are_in_the_page(told: str) -> None:
     assert told in text_of(a_run())
 
 
-def test_what_failed_is_told() -> None:
+def test_failures_are_in_the_page() -> None:
     text = text_of(a_failed_run())
     assert "lost not met 0 2" in text
     assert "lost: orders 1795241607207-1, acknowledged by region 1 at 19.981 s" in text
 
 
-def test_what_never_was_is_told() -> None:
+def test_events_that_never_happened_are_in_the_page() -> None:
     stall = a_run().stalls[0].model_copy(update={"recovery_s": None})
     run = a_run(
         stalls=[stall],
@@ -202,7 +202,7 @@ def test_all_plots_of_a_drill_have_its_faults() -> None:
         assert "region 1: kill -9" in plot
 
 
-def test_what_was_not_heard_interrupts_a_line() -> None:
+def test_missing_samples_interrupt_a_line() -> None:
     at = [float(second) for second in range(10)]
     node = NodeSeries(
         region=1, at=at, rss_bytes=[2**20] * 3 + [None] * 4 + [2**20] * 3, cpu_percent=[None] * 10
@@ -214,7 +214,7 @@ def test_what_was_not_heard_interrupts_a_line() -> None:
     assert "CPU in %" not in page, "nothing was measured, so nothing is drawn"
 
 
-def test_what_was_measured_before_the_load_is_inside_of_the_plot() -> None:
+def test_samples_before_the_load_are_inside_of_the_plot() -> None:
     link = (
         a_run()
         .links[0]

@@ -66,11 +66,11 @@ def test_of_several_runs_those_are_whole_that_did_not_pass() -> None:
         "redis-py 8.1.0",
     ],
 )
-def test_what_was_measured_is_printed(told: str) -> None:
+def test_all_measurements_are_printed(told: str) -> None:
     assert told in words(a_run())
 
 
-def test_what_never_was_is_printed() -> None:
+def test_events_that_never_happened_are_printed() -> None:
     stall = a_run().stalls[0].model_copy(update={"recovery_s": None})
     run = a_run(
         stalls=[stall],

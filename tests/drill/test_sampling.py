@@ -8,7 +8,7 @@ from crdtstream.drill.sampling import Sample, Versions, link_series, node_series
 
 
 def had(region: int, at: float, **vv: int) -> Sample:
-    """What a region had: r1=5 is region 1's first five effects."""
+    """A region's version vector: r1=5 is region 1's first five effects."""
     return Sample(at, region, {int(name[1:]): n for name, n in vv.items()})
 
 
@@ -32,7 +32,7 @@ def test_lag_grows_while_the_puller_is_silent() -> None:
     assert [versions.lag(2, 1, at)[0] for at in (1.0, 2.0, 3.0)] == [0.0, 1000.0, 2000.0]
 
 
-def test_what_came_by_another_way_is_not_lacking() -> None:
+def test_effects_that_arrived_by_another_link_are_no_lag() -> None:
     versions = Versions([had(1, 1.0, r1=5), had(2, 2.0, r1=5), had(2, 1.0, r1=0)][::-1])
     assert versions.lag(2, 1, 1.5)[1] == 5
     assert versions.lag(2, 1, 2.0) == (0.0, 0)

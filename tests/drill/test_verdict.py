@@ -161,7 +161,7 @@ def test_lanes_that_overtake_each_other_are_not() -> None:
     assert figures.out_of_order == 0
 
 
-def test_what_another_region_delivers_again_is_no_disorder() -> None:
+def test_a_lower_delivery_by_another_region_is_not_out_of_order() -> None:
     figures, _ = one_consumed(given(2, region=1), given(1, region=2))
     assert figures.out_of_order == 0
 

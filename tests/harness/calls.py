@@ -1,4 +1,4 @@
-"""How much is done, counted and not timed."""
+"""Work, counted and not timed."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from types import FrameType
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions written in Python were called."""
+    """Number of calls of functions written in Python."""
     count = 0
 
     def note(frame: FrameType, event: str, arg: object) -> None:

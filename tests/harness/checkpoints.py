@@ -10,7 +10,14 @@ from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.packing import pack
-from crdtstream.core.merge.sent import SentKey, SentState, by_key, sent_key, sent_members
+from crdtstream.core.merge.sent import (
+    SentKey,
+    SentState,
+    by_key,
+    sent_histories,
+    sent_key,
+    sent_members,
+)
 from crdtstream.core.replica import Replica
 
 # An image without its number.
@@ -43,7 +50,7 @@ class Checkpoints:
 
     @property
     def left(self) -> int:
-        """How many parts the running one has still to write."""
+        """Number of parts that the running one has still to write."""
         assert self._cut is not None
         return self._cut.left
 
@@ -53,7 +60,7 @@ class Checkpoints:
         self._written, self._nodes = {}, []
         self._cut_records = records
         self._cut = replica.cut()
-        self._expected = {_durable(self._content(part)) for part in parts_of(replica)}
+        self._expected = {_durable(self._content(part, replica)) for part in parts_of(replica)}
 
     def write(self, count: int) -> None:
         """Write some of the parts that the cut has."""
@@ -94,14 +101,20 @@ class Checkpoints:
         image = self.staged[number] if number >= STAGED else self.images[number]
         return image.body if image.is_packed else pack(image.body)
 
-    def stage(self, replica: Replica) -> Merged:
-        """Have the state of another region, as a checkpoint of it would be now."""
-        merged = Merged(len(self._states).to_bytes(16), replica.region, dict(replica.vv))
-        first = STAGED + len(self.staged)
+    def stage(self, replica: Replica, key: bytes | None = None) -> Merged:
+        """Have the state of another region, or one key of it, as a checkpoint of it would be
+        now."""
+        merged = Merged(len(self._states).to_bytes(16), replica.region, dict(replica.vv), key)
+        owners = {0, *(part.number for part in replica._state.parts if key in (None, part.key))}
+        # Parts that are not staged have numbers, too.
+        first = max(self.staged, default=STAGED) + 1
         images = []
         for number, part in enumerate(parts_of(replica), first):
             if part.kind is not Kind.PENDING:
-                self.staged[number] = image = Image(number, part.kind, *encoded(part))
+                image = Image(number, part.kind, *encoded(part))
+                if image.owner not in owners:
+                    continue
+                self.staged[number] = image
                 images.append(image._replace(number=number - STAGED, body=b"", is_packed=False))
         self._states[merged.cut_id] = images
         return merged
@@ -116,7 +129,7 @@ class Checkpoints:
             of_key = [one for one in images if one.owner == owner and one is not root]
             return sent_key(of_key, merged.source)
 
-        return SentState(keys, again, sent_members(root))
+        return SentState(keys, again, sent_members(root), sent_histories(root))
 
     def restore(self, replica: Replica) -> None:
         """The process ended; another one begins with the newest checkpoint."""
@@ -133,9 +146,12 @@ class Checkpoints:
         """The folder is gone."""
         self.images, self.records, self._cut = {}, 0, None
 
-    def _content(self, part: Part) -> Content:
+    def _content(self, part: Part, replica: Replica) -> Content:
         if isinstance(part, MacroNode):
-            if part.cold is not None and part.image < STAGED:
+            # One that came with another region's state stays as it came while it is only read.
+            as_it_came = replica.residency._as_it_came
+            is_as_written = part.cold is not None or part in as_it_came
+            if is_as_written and part.image < STAGED and part.image in self.images:
                 return self.images[part.image][1:]
             was_encoded = part.is_encoded
             found = part.encode()

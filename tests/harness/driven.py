@@ -14,11 +14,12 @@ from crdtstream.database.database import WAITING, Database, Waiting
 from crdtstream.region.clients import Client, Encode
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peers import Peers
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.ready import Parcel, Ready
 from crdtstream.region.region import Region
+from crdtstream.region.runtime import Runtime
 from crdtstream.resp.wire.encode import encode
 
 UID = DatabaseUid(bytes(range(16)))
@@ -47,15 +48,17 @@ def make_region(
     return Region(
         replica,
         Database(replica),
+        Runtime(
+            now=lambda: Millis(now),
+            encode=encode,
+            clock=clock or count().__next__,
+            uniform=lambda low, high: high,
+            make_uid=lambda: UID,
+        ),
         seq=len(log),
         folder=folder or PROVEN,
-        now=Millis(now),
         identity=Identity(region, database_id, number if run_id is None else run_id),
         peers=Peers.at(region, addresses),
-        encode=encode,
-        clock=clock or count().__next__,
-        uniform=lambda low, high: high,
-        make_uid=lambda: UID,
         limits=limits,
     )
 
@@ -64,7 +67,7 @@ class Told:
     """A client: what it sends, and what it has been told."""
 
     def __init__(self, region: Region) -> None:
-        self.client = region.connect(self)
+        self.client = region.clients.connect(self)
         self.told: list[tuple[bytes, bool]] = []
         self.parcels: list[Parcel] = []
         self.resumed = 0
@@ -139,6 +142,7 @@ class Driven:
     def end_tick(self) -> Ready:
         """End the tick, and hand on what may leave."""
         self.last = self.region.ready(self.now)
+        assert self.last.folder == self.region.folder_change
         self.queue += self.last.records
         self.last.tell()
         for receiver in self.last.woken:

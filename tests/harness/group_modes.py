@@ -24,7 +24,7 @@ def mode_of(node: Node) -> tuple[object, ...]:
 
 
 def read(node: Node, count: int = 1000) -> list[str]:
-    """What ``>`` hands out; NOTHOME is nothing."""
+    """Entries that ``>`` delivers; none for NOTHOME."""
     reply = node.run(f"XREADGROUP GROUP g c COUNT {count} STREAMS x >")
     if reply is NOTHING or (isinstance(reply, str) and reply.startswith("NOTHOME")):
         return []
@@ -63,7 +63,7 @@ def lanes_of(node: Node) -> dict[int, LaneProgress]:
 
 
 def positions(node: Node) -> object:
-    """What a region knows of its reading and no command shows."""
+    """A region's positions in its groups, which no command shows."""
     stream = node.replica.stream(b"x")
     if stream is None or b"g" not in stream.groups:
         return None

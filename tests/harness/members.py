@@ -5,7 +5,7 @@ from typing import Final
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Adopt, Adopted, Change
+from crdtstream.core.member_changes import Adopt, Adopted, Change
 from tests.harness.regions import Node, sync
 from tests.membership.world import contact, instance, removal
 

@@ -15,9 +15,5 @@ class BatchFields(TypedDict, total=False):
     issued_after_ms: int
     columns: bytes
     keys: list[bytes]
-    key_index: bytes
-    ms: bytes
-    seq: bytes
-    lengths: bytes
     fields: bytes
     others: list[effects_pb2.Effect]

@@ -19,6 +19,7 @@ from crdtstream.commands.reply import (
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
 from crdtstream.core.merge.merging import Merging
+from crdtstream.core.merge.repairing import Damage
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database, Waiting
@@ -67,7 +68,7 @@ class Node:
         self._session = self._database.open_session()
 
     def limit_nodes(self, entries_max: int, bytes_max: int) -> None:
-        """What a macro node may have, until it starts again."""
+        """Set the bounds of a macro node, until the region starts again."""
         limits = self.replica.node_limits
         limits.entries_max, limits.bytes_max = entries_max, bytes_max
 
@@ -78,7 +79,10 @@ class Node:
 
     def raw(self, line: str) -> Reply | Waiting:
         """As calling it, but the reply is as the command gave it."""
-        argv = [word.encode() for word in shlex.split(line)]
+        return self.raw_words([word.encode() for word in shlex.split(line)])
+
+    def raw_words(self, argv: list[bytes]) -> Reply | Waiting:
+        """The same, by the words of the command."""
         return self._database.call(self._session, Millis(self.now), argv)
 
     def run(self, *lines: str) -> object:
@@ -126,13 +130,26 @@ class Node:
         """Take over what another region has, by its state and not by its effects."""
         self.end_merge(self.begin_merge(other))
 
+    def repair(self, other: "Node", key: str) -> Damage:
+        """Replace a key by what another region has at the same version vector."""
+        other.end_tick()
+        self.end_tick()
+        assert self.replica.vv == other.replica.vv
+        merged = self.checkpoints.stage(other.replica, key.encode())
+        repairing = self.replica.repairing(merged)
+        while repairing.look(lambda: True):
+            pass
+        self.replica.merge(repairing, Millis(self.now))
+        self.end_tick()
+        return repairing.damage
+
     def begin_merge(self, other: "Node") -> Merging:
         """Begin to take over what another region has; it is to be ended or given up."""
         other.end_tick()
         return self.replica.merging(self.checkpoints.stage(other.replica))
 
     def end_merge(self, merging: Merging) -> None:
-        """What was taken over can be seen."""
+        """Make the merged state visible."""
         self.end_tick()
         self.replica.merge(merging, Millis(self.now))
         self.end_tick()

@@ -1,4 +1,4 @@
-"""What a test takes a reply to be, for the type checker and for itself: another type fails it."""
+"""Types that a test expects of a reply, for the type checker and at run time: others fail it."""
 
 from typing import Any, TypeVar
 

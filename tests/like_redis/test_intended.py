@@ -1,4 +1,4 @@
-"""What differs on purpose is written down, with its reason, and does differ."""
+"""Intended differences are written down, with their reason, and exist."""
 
 import pytest
 
@@ -22,7 +22,7 @@ MARKED = {
 
 @pytest.mark.parametrize("protocol", [2, 3])
 @pytest.mark.parametrize("script", [pytest.param(script, id=script.name) for script in SCRIPTS])
-def test_what_is_meant_to_differ_does(
+def test_intended_differences_exist(
     script: Script, protocol: int, redis: RealServer, other_servers: list[RealServer]
 ) -> None:
     report = run(script, protocol, redis, other_servers)

@@ -33,7 +33,7 @@ from tests.like_redis.oracles import PATIENCE_S, RealServer
 from tests.like_redis.script import Difference, Outcome, Runner, Step, command_words
 from tests.like_redis.sides import BLOCKED, OurSide, RealSide, Side
 from tests.like_redis.wire import Failure, Read
-from tests.live.cluster import cluster_of
+from tests.live.cluster import running_regions
 
 # By their names in docs/differences.md, the differences this test could meet, and how it does not.
 STEERED_AROUND = {
@@ -396,12 +396,12 @@ class OneRegion(SizedMachine):
         self._run(client, line)
 
     def _keeps_key(self, key: str) -> bool:
-        """Whether only its last group keeps this key alive (group-keeps-key)."""
+        """True if only its last group keeps this key alive (group-keeps-key)."""
         facts = self._facts(key)
         return facts.get(b"groups") == 1 and facts[b"last-generated-id"] == b"0-0"
 
     def _may_empty_node(self, key: str, minid: str) -> bool:
-        """Whether Redis might leave a node without entries behind (empty-nodes)."""
+        """True if Redis might leave a node without entries behind (empty-nodes)."""
         deleted = self._facts(key).get(b"max-deleted-entry-id", b"0-0")
         assert isinstance(deleted, bytes)
         return deleted != b"0-0" and _id(deleted.decode()) >= _id(minid)
@@ -462,7 +462,7 @@ class OneRegion(SizedMachine):
 
 
 def _is_unsignalled(line: str) -> bool:
-    """Whether Redis does not tell watchers of it (watch-sees-groups)."""
+    """True if Redis does not signal it to watchers (watch-sees-groups)."""
     return line.startswith(("XSETID", "XGROUP CREATE ", "XGROUP DESTROY"))
 
 
@@ -535,9 +535,7 @@ class OneProcess(OneRegion):
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Process]:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure(crdt_xadd_id_uniqueness_mode="liberal")
-        cluster.start()
+    with running_regions(1, tmp_path, crdt_xadd_id_uniqueness_mode="liberal") as cluster:
         yield Process(cluster[1].resp_port)
 
 

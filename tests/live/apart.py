@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import threading
 import time
 import urllib.error
@@ -15,29 +14,25 @@ from typing import Any
 from toxiproxy import Proxy, Toxiproxy
 
 from tests.conftest import free_base_port
-from tests.live.cluster import Cluster, Node
+from tests.live.cluster import Cluster, Node, Process
 
 
-class Regions:
-    """Three regions at 127.0.0.1 to 127.0.0.3; ``proxies[puller, peer]`` is on that link."""
+class Apart:
+    """Three regions at 127.0.0.1 to 127.0.0.3; not configured yet.
 
-    def __init__(self, folder: Path, toxiproxy: Toxiproxy) -> None:
+    Attributes:
+        connection: options of redis-py that their clients need.
+    """
+
+    def __init__(self, folder: Path) -> None:
         base_port = free_base_port(3)
         self.http_port = base_port + 2000 + 1
         self.cluster = Cluster(3, folder)
-        addresses = {}
-        self.proxies: dict[tuple[int, int], Proxy] = {}
+        self.connection: dict[str, Any] = {}
         for number in self.cluster.nodes:
             node = Node(number, base_port, folder, host=f"127.0.0.{number}")
             node.http_port = self.http_port
             self.cluster.nodes[number] = node
-        for puller in self.cluster.nodes:
-            for peer, node in self.cluster.nodes.items():
-                if peer != puller:
-                    proxy = toxiproxy.create(node.grpc_address, f"apart-{puller}-{peer}")
-                    self.proxies[puller, peer] = proxy
-                    addresses[puller, peer] = proxy.listen
-        self.cluster.configure(addresses)
 
     def __getitem__(self, region: int) -> Node:
         return self.cluster[region]
@@ -51,8 +46,24 @@ class Regions:
         return get(f"http://{self[region].host}:{self.http_port}{path}")
 
 
+class Regions(Apart):
+    """The same with a proxy on each link; ``proxies[puller, peer]``."""
+
+    def __init__(self, folder: Path, toxiproxy: Toxiproxy) -> None:
+        super().__init__(folder)
+        addresses = {}
+        self.proxies: dict[tuple[int, int], Proxy] = {}
+        for puller in self.cluster.nodes:
+            for peer, node in self.cluster.nodes.items():
+                if peer != puller:
+                    proxy = toxiproxy.create(node.grpc_address, f"apart-{puller}-{peer}")
+                    self.proxies[puller, peer] = proxy
+                    addresses[puller, peer] = proxy.listen
+        self.cluster.configure(addresses)
+
+
 @contextmanager
-def stalling(process: "subprocess.Popen[bytes]", *, seconds: float = 0.7) -> Iterator[None]:
+def stalling(process: Process, *, seconds: float = 0.7) -> Iterator[None]:
     """Have a process answer late: stopped for so long again and again, and going on in between."""
     is_over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What the tests of bootstraps share: logs that are cut, folders that are lost, states to copy."""
+"""Shared parts of bootstrap tests: logs that are cut, folders that are lost, states to copy."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import redis
 
-from crdtstream.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.store.sqlite_staging import STAGING_FILE
-from tests.live.cluster import Node, wait_until
+from tests.live.cluster import Cluster, Node, wait_until
 
 # Of a settings file: the smallest that there can be.
 SMALL_BACKLOG: Final = 64 << 10
@@ -38,7 +38,10 @@ def write_much(node: Node, key: str, *, count: int = LARGE_VALUES) -> None:
 
 
 def cut_log(node: Node) -> None:
-    """Have the region write a checkpoint, and cut its log behind it."""
+    """Have the region write a checkpoint, and cut its log behind it.
+
+    A copy that a region began to take over, and broke off, may keep the log for a minute.
+    """
     last = node.client.info("persistence")["log_last_record"]
 
     def is_cut() -> bool:
@@ -47,7 +50,7 @@ def cut_log(node: Node) -> None:
         # A rest is not worth a cut.
         return bool(first > 1 and last < first + CUT_RECORDS_MIN)
 
-    wait_until(is_cut, "the log is cut")
+    until(is_cut, "the log is cut")
 
 
 def are_equal(*nodes: Node) -> bool:
@@ -65,8 +68,17 @@ def lose_folder(node: Node) -> None:
     shutil.rmtree(node.folder)
 
 
+def lose_second(cluster: Cluster) -> None:
+    """Give both regions some data, cut the first one's log, and lose the second one's folder."""
+    first, second = cluster.nodes.values()
+    write_much(first, "s")
+    level(first, second)
+    cut_log(first)
+    lose_folder(second)
+
+
 def bootstrap(node: Node) -> dict[str, Any]:
-    """What INFO says of it, without the prefix."""
+    """Fields of INFO about the bootstrap, without their prefix."""
     fields = node.client.info("crdt").items()
     return {
         name.removeprefix("crdt_bootstrap_"): value
@@ -76,7 +88,7 @@ def bootstrap(node: Node) -> dict[str, Any]:
 
 
 def is_copying(node: Node) -> bool:
-    """Whether some images have come, and not all."""
+    """True if some images have arrived, and not all."""
     try:
         found = bootstrap(node)
     except redis.ConnectionError:

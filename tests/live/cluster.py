@@ -1,5 +1,6 @@
 """Regions as real processes, for tests that kill them, cut them off and start them again."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,20 +8,27 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from crdtstream.access.basic import NO_LOGIN
+from crdtstream.admin.client import channel_to
+from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 from tests.conftest import free_base_port
+from tests.live.forked import Forked
 
 WAIT_SECONDS = 30.0
-# `crdtstream node` without importing all other commands: half the processor time of a start.
+# For tests that run something first, measure memory, or set limits: a forked process shares the
+# server's memory and has the server's limits.
 NODE_PROGRAM = "import typer; from crdtstream.cli.node import node; typer.run(node)"
+
+Process: TypeAlias = "subprocess.Popen[bytes] | Forked"
 
 # Quick to notice and to try again; nothing here waits for a clock.
 LIMITS = """
@@ -48,7 +56,13 @@ class Node:
         self.config = folder / f"region-{region}.toml"
         self.folder = folder / f"region-{region}"
         self.log = folder / f"region-{region}.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
+        # The login that operators of the node present.
+        self.login = NO_LOGIN
+        # The same for commands: options that name the files of a certificate.
+        self.login_options: tuple[str, ...] = ()
+        # Python code that is run in a new process instead; None: ``crdtstream node`` is forked.
+        self.program: str | None = None
         self.client: Any = self.connect()
 
     def connect(self) -> Any:
@@ -69,30 +83,31 @@ class Node:
             "region": self.region,
             "dir": str(self.folder),
             "host": self.host,
+            "grpc_host": self.host,
+            "http_host": self.host,
             "resp_port": self.resp_port,
             "grpc_port": self.grpc_port,
             "http_port": self.http_port,
             **settings,
         }
         lines = [
-            f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"'
+            f"{name} = {json.dumps(value)}" if isinstance(value, int) else f'{name} = "{value}"'
             for name, value in given.items()
         ]
         for peer, address in peers.items():
             lines += ["[[peers]]", f"region = {peer}", f'address = "{address}"']
         self.config.write_text("\n".join(lines) + LIMITS)
 
-    def launch(self, *options: str) -> "subprocess.Popen[bytes]":
+    def launch(self, *options: str) -> Process:
         """Start the process, whatever comes of it."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-c", NODE_PROGRAM),
-                    *("--config", str(self.config), *options),
-                ],
-                stdout=log,
-                stderr=log,
-            )
+        words = ["--config", str(self.config), *options]
+        if self.program is None:
+            self.process = Forked(["crdtstream", "node", *words], self.log)
+        else:
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", self.program, *words], stdout=log, stderr=log
+                )
         return self.process
 
     def start(self, *options: str) -> None:
@@ -112,7 +127,7 @@ class Node:
         wait_until(serves, f"region {self.region} serves")
 
     def is_serving(self, *, for_writes: bool = True) -> bool:
-        """Whether it serves clients now, and takes writes of theirs."""
+        """True if it serves clients now, and takes their writes."""
         try:
             self.client.ping()
             return not (for_writes and self.status().fault)
@@ -130,11 +145,17 @@ class Node:
         self.process = None
         return status
 
+    def channel(self) -> grpc.Channel:
+        """A channel to the node, as its operators have."""
+        return channel_to(self.grpc_address, self.login, RegionId(self.region), ())
+
     def status(self) -> pb.StatusReply:
-        with grpc.insecure_channel(self.grpc_address) as channel:
+        with self.channel() as channel:
             stub = rpc.AdminStub(channel)
             reply: pb.StatusReply = stub.Status(
-                pb.StatusRequest(with_digest=True), timeout=WAIT_SECONDS
+                pb.StatusRequest(with_digest=True),
+                timeout=WAIT_SECONDS,
+                metadata=self.login.metadata,
             )
             return reply
 
@@ -142,9 +163,11 @@ class Node:
         return next(link for link in self.status().links if link.peer == peer)
 
     def set_links(self, *, paused: bool, peers: Iterable[int] = ()) -> None:
-        with grpc.insecure_channel(self.grpc_address) as channel:
+        with self.channel() as channel:
             request = pb.SetLinksRequest(peers=list(peers), paused=paused)
-            rpc.AdminStub(channel).SetLinks(request, timeout=WAIT_SECONDS)
+            rpc.AdminStub(channel).SetLinks(
+                request, timeout=WAIT_SECONDS, metadata=self.login.metadata
+            )
 
 
 def wait_until(
@@ -164,9 +187,11 @@ def vv_of(status: pb.StatusReply) -> dict[int, int]:
 class Cluster:
     """Regions that are each other's peers."""
 
-    def __init__(self, count: int, folder: Path) -> None:
+    def __init__(self, count: int, folder: Path, *, program: str | None = None) -> None:
         base_port = free_base_port(count)
         self.nodes = {region: Node(region, base_port, folder) for region in range(1, count + 1)}
+        for node in self.nodes.values():
+            node.program = program
 
     def __getitem__(self, region: int) -> Node:
         return self.nodes[region]
@@ -209,9 +234,20 @@ class Cluster:
 
 
 @contextmanager
-def cluster_of(count: int, folder: Path) -> Iterator[Cluster]:
-    cluster = Cluster(count, folder)
+def cluster_of(count: int, folder: Path, *, program: str | None = None) -> Iterator[Cluster]:
+    cluster = Cluster(count, folder, program=program)
     try:
         yield cluster
     finally:
         cluster.end()
+
+
+@contextmanager
+def running_regions(
+    count: int, folder: Path, *, program: str | None = None, **settings: object
+) -> Iterator[Cluster]:
+    """The same, configured with these settings and started."""
+    with cluster_of(count, folder, program=program) as cluster:
+        cluster.configure(None, **settings)
+        cluster.start()
+        yield cluster

@@ -12,26 +12,35 @@ from toxiproxy import Toxiproxy
 from toxiproxy.api import APIConsumer
 
 from tests.conftest import free_base_port, program
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, running_regions, wait_until
 
 TOLD_MAX: Final = 5_000
 
 
 @pytest.fixture
+def two_regions(tmp_path: Path) -> Iterator[Cluster]:
+    """Two regions, running."""
+    with running_regions(2, tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
 def three_regions(tmp_path: Path) -> Iterator[Cluster]:
     """Three regions, running."""
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, tmp_path) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(three_regions: Cluster) -> Cluster:
+    """The three regions, where a file has no other cluster."""
+    return three_regions
 
 
 @pytest.fixture(scope="module")
 def regions_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three regions for those tests of a file that end none, and have keys of their own."""
-    with cluster_of(3, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, tmp_path_factory.mktemp("regions")) as cluster:
         yield cluster
 
 

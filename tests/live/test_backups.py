@@ -18,9 +18,8 @@ from crdtstream.cli.start import program
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.conftest import free_base_port
+from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
 
 
 def run(*words: object) -> Result:
@@ -31,22 +30,6 @@ def done(*words: object) -> Result:
     result = run(*words)
     assert result.exit_code == 0, result.output
     return result
-
-
-@pytest.fixture
-def two_regions(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
-
-
-@pytest.fixture
-def three_regions(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
 
 
 def cut_log(node: Node) -> None:
@@ -66,7 +49,7 @@ def add(node: Node, count: int, key: str = "s") -> list[bytes]:
 
 
 def backed_up(node: Node, folder: Path) -> Path:
-    done("backup", folder, "--from", node.grpc_address)
+    done("backup", folder, "--address", node.grpc_address)
     return folder
 
 
@@ -134,10 +117,38 @@ def test_a_backup_becomes_a_new_database(two_regions: Cluster, tmp_path: Path) -
     assert found == {*mine, *theirs, new, other}
 
 
+@pytest.mark.long
+def test_a_backup_with_members_becomes_a_new_database_beside_the_old_one(
+    two_regions: Cluster, tmp_path: Path
+) -> None:
+    """The new one has the members of the old one, whose nodes answer at their addresses."""
+    old, other = two_regions.nodes.values()
+    done("crdb", "adopt", "--address", old.grpc_address)
+    add(old, 1)
+    two_regions.converge()
+    before = old.status().database_uid, len(other.status().links)
+    backup = backed_up(old, tmp_path / "backup")
+    (tmp_path / "new").mkdir()
+    node = Node(1, free_base_port(1), tmp_path / "new")
+    node.configure({}, database_id="copy")
+    done("restore", backup, node.folder, "--new-database", "copy")
+    try:
+        node.launch()
+        node.wait()
+        words = ("--instance-id", 2, "--force", "--without-majority", "--yes")
+        done("crdb", "remove-instance", *words, "--address", node.grpc_address)
+        assert not node.status().links
+        assert (old.status().database_uid, len(other.status().links)) == before
+        add(other, 1)
+        two_regions.converge()
+    finally:
+        node.end(signal.SIGKILL)
+
+
 def test_a_backup_is_the_state_of_a_moment_while_clients_write(
     two_regions: Cluster, tmp_path: Path
 ) -> None:
-    """What was acknowledged before is in it, and of each region's effects no gap."""
+    """It has all writes acknowledged before, and each region's effects without a gap."""
     first = two_regions[1]
     before = add(first, 50)
     stop = threading.Event()
@@ -205,24 +216,20 @@ def test_a_folder_in_use_is_neither_checked_nor_restored(
 
 
 def test_a_damaged_row_ends_the_backup_and_leaves_nothing(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         add(node, 5)
         with contextlib.closing(sqlite3.connect(node.folder / LOG_FILE)) as log, log:
             log.execute("UPDATE log SET batch = zeroblob(length(batch)) WHERE seq = 3")
         before = set(tmp_path.iterdir())
-        refused = run("backup", tmp_path / "backup", "--from", node.grpc_address)
+        refused = run("backup", tmp_path / "backup", "--address", node.grpc_address)
         assert refused.exit_code == 1
         assert "row 3 of table log is damaged (checksum): no backup can be made" in refused.output
         assert set(tmp_path.iterdir()) == before
 
 
 def test_one_backup_at_a_time_and_another_after_one_that_was_killed(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         for _ in range(60):
             node.client.xadd("s", {"f": "v" * 500_000})
@@ -234,7 +241,9 @@ def test_one_backup_at_a_time_and_another_after_one_that_was_killed(tmp_path: Pa
                 next(second.backup())
         # As when the program was killed: the connection is gone.
         wait_until(
-            lambda: run("backup", tmp_path / "backup", "--from", node.grpc_address).exit_code == 0,
+            lambda: (
+                run("backup", tmp_path / "backup", "--address", node.grpc_address).exit_code == 0
+            ),
             "the node takes another backup",
         )
         assert {path.name for path in (tmp_path / "backup").iterdir()} == {
@@ -244,9 +253,7 @@ def test_one_backup_at_a_time_and_another_after_one_that_was_killed(tmp_path: Pa
 
 
 def test_a_node_that_dies_leaves_no_backup(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         for _ in range(60):
             node.client.xadd("s", {"f": "v" * 500_000})
@@ -301,9 +308,7 @@ def test_a_region_whose_log_was_cut_comes_back_from_a_backup(
 
 @pytest.mark.long
 def test_a_backup_of_a_cut_log_becomes_a_new_database(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         entries = add(node, 200)
         cut_log(node)

@@ -19,15 +19,13 @@ from tests.live.bootstraps import (
     is_copying,
     level,
     lose_folder,
+    lose_second,
     staging_is_gone,
     takes_writes_at_once,
     until,
     write,
-    write_much,
 )
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
 
 
 def ready(node: Node) -> tuple[int, Any]:
@@ -64,9 +62,7 @@ def test_a_region_whose_folder_is_lost_comes_back(three_regions: Cluster) -> Non
 def away(tmp_path: Path) -> Iterator[Cluster]:
     """Three regions; region 2 was down for longer than its peers' backlog, and has entries in
     ``mine`` that no other region has."""
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
-        cluster.start()
+    with running_regions(3, tmp_path, replication_backlog_size=SMALL_BACKLOG) as cluster:
         first, second, third = cluster.nodes.values()
         for node in (first, second, third):
             write(node, "s", 20)
@@ -140,14 +136,9 @@ def test_a_region_added_by_the_settings_of_all_gets_what_the_logs_have_no_more(
 
 
 def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
-        cluster.start()
+    with running_regions(2, tmp_path, bootstrap_bytes_per_s=SLOW_BYTES_PER_S) as cluster:
         first, second = cluster.nodes.values()
-        write_much(first, "s")
-        level(first, second)
-        cut_log(first)
-        lose_folder(second)
+        lose_second(cluster)
         second.launch()
         until(lambda: is_copying(second), "a part has come")
         status, page = ready(second)

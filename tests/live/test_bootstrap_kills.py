@@ -18,14 +18,12 @@ from tests.live.bootstraps import (
     is_copying,
     level,
     lose_folder,
+    lose_second,
     staging_is_gone,
     until,
     write,
-    write_much,
 )
-from tests.live.cluster import Cluster, Node, cluster_of
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, running_regions
 
 # In the order in which the receiver comes by.  Those of a checkpoint are of the one that has what
 # was merged.
@@ -54,9 +52,7 @@ PENDING: Final = 20
 @pytest.fixture
 def lost(tmp_path: Path) -> Iterator[Cluster]:
     """Two regions whose logs are cut; region 2 is down, and its folder is lost."""
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
         write(first, "a", 150)
         write(second, "b", 150)
@@ -94,7 +90,7 @@ def test_a_receiver_killed_at_any_step_of_a_bootstrap_has_everything(
     lost: Cluster, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     second = lost[2]
-    monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
+    monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
     monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", step)
     process = second.launch()
     assert process.wait(COPY_SECONDS) == EXIT_STATUS, second.log.read_text()
@@ -108,7 +104,7 @@ def test_a_receiver_killed_at_any_step_of_a_bootstrap_has_everything(
 def test_a_step_that_the_disk_of_the_receiver_refused_is_tried_again(
     lost: Cluster, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
+    monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
     monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", f"{step}:1-2 refused")
     lost[2].launch()
     level_or_starting(lost)
@@ -130,14 +126,9 @@ def level_or_starting(cluster: Cluster) -> None:
 
 @pytest.mark.long
 def test_a_sender_killed_in_the_middle_of_a_copy_sends_it_when_it_is_back(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
-        cluster.start()
+    with running_regions(2, tmp_path, bootstrap_bytes_per_s=SLOW_BYTES_PER_S) as cluster:
         first, second = cluster.nodes.values()
-        write_much(first, "s")
-        level(first, second)
-        cut_log(first)
-        lose_folder(second)
+        lose_second(cluster)
         second.launch()
         until(lambda: is_copying(second), "a part has come")
         first.end(signal.SIGKILL)
@@ -154,15 +145,10 @@ def test_a_sender_killed_in_the_middle_of_a_copy_sends_it_when_it_is_back(tmp_pa
 def test_a_receiver_killed_at_any_image_goes_on_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
-        write_much(first, "s")
-        level(first, second)
-        cut_log(first)
-        lose_folder(second)
-        monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
+        lose_second(cluster)
+        monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
         monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", f"staging.put-done:{at}")
         process = second.launch()
         assert process.wait(COPY_SECONDS) == EXIT_STATUS, second.log.read_text()
@@ -173,7 +159,7 @@ def test_a_receiver_killed_at_any_image_goes_on_behind_it(
 
 
 def went_on(sender: Node) -> bool:
-    """Whether some call of a copy began behind an image that had come."""
+    """True if some call of a copy began behind an image that had arrived."""
     return any(
         "the state is sent" in line and "after=0" not in line
         for line in sender.log.read_text().splitlines()

@@ -6,32 +6,23 @@ import signal
 from pathlib import Path
 
 import pytest
+import redis
 from toxiproxy import Toxiproxy
 
 from tests.live.bootstraps import (
+    LARGE_VALUES,
     SLOW_BYTES_PER_S,
     bootstrap,
     cut_log,
     is_copying,
     level,
-    lose_folder,
+    lose_second,
     staging_is_gone,
     until,
     write,
     write_much,
 )
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
-
-pytestmark = pytest.mark.live
-
-
-def lose_second(cluster: Cluster) -> None:
-    """Give both regions some data, cut the first one's log, and lose the second one's folder."""
-    first, second = cluster.nodes.values()
-    write_much(first, "s")
-    level(first, second)
-    cut_log(first)
-    lose_folder(second)
+from tests.live.cluster import Node, cluster_of, running_regions, vv_of, wait_until
 
 
 def copies_of(sender: Node) -> list[int]:
@@ -71,9 +62,7 @@ def limit_files(node: Node, bytes_max: int) -> None:
 
 @pytest.mark.long
 def test_a_receiver_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(bootstrap_bytes_per_s=SLOW_BYTES_PER_S)
-        cluster.start()
+    with running_regions(2, tmp_path, bootstrap_bytes_per_s=SLOW_BYTES_PER_S) as cluster:
         first, second = cluster.nodes.values()
         lose_second(cluster)
         second.launch()
@@ -88,6 +77,32 @@ def test_a_receiver_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path
         second.wait()
         level(first, second)
         until(lambda: staging_is_gone(second), "what was staged is deleted")
+
+
+def fill(node: Node) -> None:
+    """Write more than a disk that is full takes."""
+    for _ in range(50):
+        write_much(node, "t", count=50)
+
+
+@pytest.mark.long
+def test_a_sender_whose_disk_gets_full_sends_the_rest_of_its_state(tmp_path: Path) -> None:
+    """It takes no writes and says why; what it has, others get from it all the same."""
+    with running_regions(2, tmp_path, bootstrap_bytes_per_s=SLOW_BYTES_PER_S) as cluster:
+        first, second = cluster.nodes.values()
+        lose_second(cluster)
+        second.launch()
+        until(lambda: is_copying(second), "a part has come")
+        limit_files(first, 1)
+        with pytest.raises(redis.ResponseError, match="MISCONF"):
+            fill(first)
+        assert "cannot write row" in first.status().fault
+        until(lambda: second.client.xlen("s") == LARGE_VALUES, "the state has come")
+        assert bootstrap(second)["failures"] == 0
+        limit_files(first, resource.RLIM_INFINITY)
+        until(lambda: not first.status().fault, "the disk is used again")
+        second.wait()
+        level(first, second)
 
 
 def test_a_region_of_another_database_gets_no_state(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from toxiproxy.api import APIConsumer
 
 from crdtstream.settings import load_settings
 from tests.conftest import ROOT, program
+from tests.live.closed import Closed
 from tests.live.cluster import Cluster, cluster_of
-
-pytestmark = pytest.mark.live
 
 FOLDER = ROOT / "deploy" / "chaostoolkit"
 EXPERIMENTS = sorted(FOLDER.glob("*.yaml"))
@@ -70,31 +69,34 @@ def proxies_of(experiment: dict[str, Any]) -> Iterator[str]:
             yield arguments.get("for_proxy") or arguments["proxy_name"]
 
 
+def proxied(cluster: Cluster, server: Toxiproxy) -> dict[tuple[int, int], str]:
+    """The addresses of proxies with the experiment's names, by puller and peer."""
+    return {
+        (puller, peer): server.create(
+            cluster[peer].grpc_address, f"{puller}-pulls-{peer}", "127.0.0.1:0"
+        ).listen
+        for puller in cluster.nodes
+        for peer in cluster.nodes
+        if peer != puller
+    }
+
+
 @pytest.fixture(scope="module")
 def regions(
     tmp_path_factory: pytest.TempPathFactory, toxiproxy_server: Toxiproxy
 ) -> Iterator[Cluster]:
     """Three regions, the links between them through proxies with the experiment's names."""
     with cluster_of(3, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure(
-            {
-                (puller, peer): toxiproxy_server.create(
-                    cluster[peer].grpc_address, f"{puller}-pulls-{peer}"
-                ).listen
-                for puller in cluster.nodes
-                for peer in cluster.nodes
-                if peer != puller
-            }
-        )
+        cluster.configure(proxied(cluster, toxiproxy_server))
         cluster.start()
         yield cluster
     toxiproxy_server.destroy_all()
 
 
 def run_experiment(
-    name: str, *options: str, cluster: Cluster, folder: Path
+    name: str, *options: str, cluster: Cluster, folder: Path, closed: Closed | None = None
 ) -> tuple[int, dict[str, Any]]:
-    """Its exit status and its journal."""
+    """Its exit status and its journal; on a closed set-up with what that asks for."""
     program("redis-cli")
     environment = {
         **os.environ,
@@ -103,9 +105,12 @@ def run_experiment(
         "HOME": str(folder),
     }
     for number, node in cluster.nodes.items():
-        environment[f"REGION_{number}_HTTP"] = f"http://127.0.0.1:{node.http_port}"
+        scheme = "http" if closed is None else "https"
+        environment[f"REGION_{number}_HTTP"] = f"{scheme}://127.0.0.1:{node.http_port}"
         environment[f"REGION_{number}_RESP"] = str(node.resp_port)
         environment[f"REGION_{number}_GRPC"] = node.grpc_address
+    if closed is not None:
+        environment |= closed.environment("root")
     journal = folder / "journal.json"
     done = subprocess.run(
         [
@@ -174,3 +179,23 @@ def test_a_region_that_is_down_is_noticed(regions: Cluster, tmp_path: Path) -> N
     assert (status, journal["status"]) == (1, "failed")
     assert journal["run"] == []
     assert journal["steady_states"]["before"]["steady_state_met"] is False
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [path.stem for path in EXPERIMENTS])
+def test_an_experiment_gets_in_to_a_closed_set_up(
+    name: str, tmp_path: Path, toxiproxy_server: Toxiproxy
+) -> None:
+    """Its last tests: the proxies of the regions above have the same names."""
+    toxiproxy_server.destroy_all()
+    with cluster_of(3, tmp_path) as cluster:
+        closed = Closed(cluster, tmp_path)
+        ways = proxied(cluster, toxiproxy_server)
+        for region, node in cluster.nodes.items():
+            peers = {peer: way for (puller, peer), way in ways.items() if puller == region}
+            node.configure(peers, **closed.settings_of(node))
+        cluster.start()
+        status, journal = run_experiment(name, cluster=cluster, folder=tmp_path, closed=closed)
+        assert failed(journal) == []
+        assert (status, journal["status"], journal["deviated"]) == (0, "completed", False)
+    toxiproxy_server.destroy_all()

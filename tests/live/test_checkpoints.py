@@ -13,8 +13,6 @@ from crdtstream.region.checkpointing import REPLAY_US_QUIET
 from crdtstream.store.failpoints import EXIT_STATUS
 from tests.live.cluster import Node, cluster_of, wait_until
 
-pytestmark = pytest.mark.live
-
 ENTRIES: Final = 300
 # Each step of a checkpoint and of cutting the log behind it, at the time at which a node that
 # wrote a checkpoint before comes to it for the second one.
@@ -49,7 +47,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def drill(monkeypatch: pytest.MonkeyPatch, failpoint: str) -> None:
-    monkeypatch.setenv("CRDTSTREAM_DRILL_PLANTS", "1")
+    monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
     monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", failpoint)
 
 

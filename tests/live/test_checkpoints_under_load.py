@@ -10,9 +10,7 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient
-from tests.live.cluster import Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import NODE_PROGRAM, Node, cluster_of, wait_until
 
 ROUNDS, ROUNDS_LONG, ROUNDS_SOAK = 3, 20, 200
 # A checkpoint is due several times a second under this load.
@@ -75,7 +73,7 @@ def pending_ids(node: Node) -> set[bytes]:
 
 
 def facts(node: Node) -> tuple[Any, ...]:
-    """What a restart must not change."""
+    """Facts that a restart must not change."""
     client = node.client
     return (
         client.execute_command("CRDT.DIGEST"),
@@ -88,7 +86,7 @@ def facts(node: Node) -> tuple[Any, ...]:
 def kill_again_and_again(folder: Path, rounds: int, *, seed: int) -> None:
     print(f"seed {seed}")
     randomly = random.Random(seed)
-    with cluster_of(1, folder) as regions:
+    with cluster_of(1, folder, program=NODE_PROGRAM) as regions:
         regions.configure()
         node = regions[1]
         node.start("--new-database")

@@ -11,8 +11,6 @@ import redis
 
 from tests.live.cluster import Node, cluster_of, wait_until
 
-pytestmark = pytest.mark.live
-
 ENTRIES = 4_000
 STREAMS = ("one", "other")
 
@@ -42,7 +40,7 @@ def damage(node: Node) -> int:
 
 
 def error_of(client: redis.Redis, stream: str) -> str:
-    """What reading all of a stream is answered; empty if it is all there."""
+    """The error of reading a whole stream; empty if all of it is there."""
     try:
         entries: Any = client.xrange(stream)
     except redis.ResponseError as error:
@@ -52,7 +50,7 @@ def error_of(client: redis.Redis, stream: str) -> str:
 
 
 @pytest.mark.long
-def test_what_is_damaged_is_said_and_all_else_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_image_is_reported_and_all_else_goes_on(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path) as regions:
         regions.configure()
         node = regions[1]

@@ -21,8 +21,6 @@ from crdtstream.store.folder_lock import LOG_FILE
 from tests.conftest import require
 from tests.live.cluster import Node, cluster_of, wait_until
 
-pytestmark = pytest.mark.live
-
 MIB: Final = 1 << 20
 # What the node may fill, and what its checkpoints have of that.
 DISK_BYTES: Final = 64 * MIB

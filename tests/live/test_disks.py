@@ -12,9 +12,7 @@ import pytest
 import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
 
 VALUE = "x" * 10_000
 
@@ -81,9 +79,7 @@ def test_a_full_disk_stops_writes_only_and_only_while_it_is_full(three_regions: 
 
 
 def test_a_node_killed_while_the_disk_is_full_keeps_what_it_acknowledged(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         acknowledged: list[bytes] = []
         limit_files(node, 256 << 10)
@@ -98,9 +94,7 @@ def test_a_node_killed_while_the_disk_is_full_keeps_what_it_acknowledged(tmp_pat
 
 
 def test_a_damaged_row_stops_the_start_and_says_what_to_do(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         for _ in range(3):
             node.client.xadd("s", {"f": "v"})

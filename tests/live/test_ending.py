@@ -1,4 +1,4 @@
-"""How a node's process ends: with all that it was told on disk, and at once."""
+"""The end of a node's process: all acknowledged writes are on disk, and it ends at once."""
 
 import contextlib
 import os
@@ -14,8 +14,6 @@ from crdtstream.store.folder_lock import LOG_FILE
 from tests.live import cluster
 from tests.live.cluster import Cluster, Node, cluster_of
 
-pytestmark = pytest.mark.live
-
 # Python's own way to end a process: whatever is registered runs, and objects are taken apart.
 WATCHED_PROGRAM = f"""
 import atexit
@@ -27,9 +25,9 @@ Replica.__del__ = lambda _: print("taken apart", flush=True)
 
 
 @pytest.fixture
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(cluster, "NODE_PROGRAM", WATCHED_PROGRAM)
+def node(tmp_path: Path) -> Iterator[Node]:
     with cluster_of(1, tmp_path) as regions:
+        regions[1].program = WATCHED_PROGRAM
         # Only a clean end proves this folder.
         regions.configure(appendfsync="no")
         yield regions[1]
@@ -62,7 +60,7 @@ def test_a_node_that_cannot_serve_takes_nothing_apart_either(node: Node, tmp_pat
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     second = Cluster(1, elsewhere)[1]
-    second.resp_port = node.resp_port
+    second.resp_port, second.program = node.resp_port, node.program
     second.configure({})
     assert second.launch("--new-database").wait(cluster.WAIT_SECONDS) == 1
     said = second.log.read_text()
@@ -71,7 +69,7 @@ def test_a_node_that_cannot_serve_takes_nothing_apart_either(node: Node, tmp_pat
 
 
 def test_a_fatal_signal_leaves_a_line_and_takes_nothing(node: Node) -> None:
-    """What SQLite has mapped into memory is not there any more: the system sends SIGBUS."""
+    """A file that SQLite has mapped into memory has been cut short: the system sends SIGBUS."""
     begin(node)
     os.truncate(node.folder / f"{LOG_FILE}-shm", 0)
     with contextlib.suppress(redis.RedisError):

@@ -11,28 +11,31 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
+import redis
 import trustme
 from redis.asyncio.multidb.client import MultiDBClient as AsyncMultiDBClient
 from redis.asyncio.multidb.config import DatabaseConfig as AsyncDatabaseConfig
 from redis.asyncio.multidb.config import InitialHealthCheck as AsyncInitialHealthCheck
 from redis.asyncio.multidb.config import MultiDbConfig as AsyncMultiDbConfig
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import ConstantBackoff
+from redis.backoff import ConstantBackoff, NoBackoff
+from redis.retry import Retry
 from toxiproxy import Toxiproxy
 
 from crdtstream.v1 import admin_pb2 as pb
+from tests.certificates.making import make
 from tests.conftest import ROOT, free_base_port, program, require
-from tests.live.apart import Regions, get, regions_apart, stalling
+from tests.live.apart import Apart, Regions, get, regions_apart, stalling
 from tests.live.cluster import Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.test_mutual_tls import Secure, files_of, settings_of
 
 INTERVAL_SECONDS = 0.1
 TOLERANCE_MS = 300
 KEY = "s"
+AnyRegions = TypeVar("AnyRegions", bound=Apart)
 
 
 def _recipe() -> Any:
@@ -47,9 +50,9 @@ def _recipe() -> Any:
 recipe = _recipe()
 
 
-def make_check(regions: Regions, kind: str) -> Any:
+def make_check(regions: Apart, kind: str) -> Any:
     if kind == "ping":
-        return recipe.ping_check()
+        return recipe.ping_check(**regions.connection)
     return recipe.lag_check(regions.http_port, lag_ms_max=TOLERANCE_MS)
 
 
@@ -71,9 +74,12 @@ class Mover(Protocol):
 
 
 class SyncMover:
-    def __init__(self, regions: Regions, kind: str) -> None:
+    def __init__(self, regions: Apart, kind: str) -> None:
         self._client = recipe.failover_client(
-            regions.addresses, make_check(regions, kind), interval_seconds=INTERVAL_SECONDS
+            regions.addresses,
+            make_check(regions, kind),
+            interval_seconds=INTERVAL_SECONDS,
+            **regions.connection,
         )
 
     def add(self) -> bytes:
@@ -87,9 +93,12 @@ class SyncMover:
 class AsyncMover:
     """The same in an event loop of its own, which goes on while the test waits."""
 
-    def __init__(self, regions: Regions, kind: str) -> None:
+    def __init__(self, regions: Apart, kind: str) -> None:
         given = recipe.settings_of(
-            regions.addresses, make_check(regions, kind), interval_seconds=INTERVAL_SECONDS
+            regions.addresses,
+            make_check(regions, kind),
+            interval_seconds=INTERVAL_SECONDS,
+            **regions.connection,
         )
         given["databases_config"] = [
             AsyncDatabaseConfig(
@@ -102,13 +111,12 @@ class AsyncMover:
         given["initial_health_check_policy"] = AsyncInitialHealthCheck.ONE_AVAILABLE
         given["command_retry"] = AsyncRetry(ConstantBackoff(INTERVAL_SECONDS), retries=5)
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
+        # A test run that ends does not wait for it.
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
         async def connect() -> AsyncMultiDBClient:
-            client = AsyncMultiDBClient(AsyncMultiDbConfig(**given))
-            await client.initialize()
-            return client
+            return AsyncMultiDBClient(AsyncMultiDbConfig(**given))
 
         self._client: Any = self._run(connect())
 
@@ -140,7 +148,7 @@ async def _end_all_others() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-MOVERS: dict[str, Callable[[Regions, str], Mover]] = {"sync": SyncMover, "asyncio": AsyncMover}
+MOVERS: dict[str, Callable[[Apart, str], Mover]] = {"sync": SyncMover, "asyncio": AsyncMover}
 
 
 class Writing:
@@ -164,12 +172,12 @@ class Writing:
         wait_until(lambda: self.writes_in(region), f"the client writes in region {region}")
 
 
-def killed(regions: Regions) -> Callable[[], None]:
+def killed(regions: Apart) -> Callable[[], None]:
     regions[1].end(signal.SIGKILL)
     return regions[1].start
 
 
-def frozen(regions: Regions) -> Callable[[], None]:
+def frozen(regions: Apart) -> Callable[[], None]:
     process = regions[1].process
     assert process is not None
     process.send_signal(signal.SIGSTOP)
@@ -177,7 +185,7 @@ def frozen(regions: Regions) -> Callable[[], None]:
 
 
 def slowed(regions: Regions) -> Callable[[], None]:
-    """What is written in region 3 comes late to region 1: it is reachable, and behind."""
+    """Writes of region 3 arrive late in region 1: it is reachable, and behind."""
     others = regions[3].connect()
     is_over = threading.Event()
 
@@ -235,6 +243,13 @@ SHORT = (CASES[0], CASES[3])
 def test_a_client_moves_to_another_region_by_itself_and_back(
     regions: Regions, fault: Callable[[Regions], Callable[[], None]], check: str, kind: str
 ) -> None:
+    moves_and_returns(regions, fault, check, kind)
+
+
+def moves_and_returns(
+    regions: AnyRegions, fault: Callable[[AnyRegions], Callable[[], None]], check: str, kind: str
+) -> None:
+    """A client writes while region 1 has a fault; nothing that was acknowledged is lost."""
     with contextlib.closing(MOVERS[kind](regions, check)) as mover:
         writing = Writing(mover)
         writing.moves_to(1)
@@ -247,6 +262,70 @@ def test_a_client_moves_to_another_region_by_itself_and_back(
     regions.cluster.converge()
     found = {entry for entry, _ in regions[3].client.xrange(KEY)}
     assert set(writing.acknowledged) <= found
+
+
+class SecuredRegions(Apart):
+    """Regions that speak TLS alone, to clients and among themselves.
+
+    A client is the user of its certificate; nobody else may do anything.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        secure = Secure(self.cluster, folder)
+        aclfile = folder / "users.acl"
+        aclfile.write_text("user default off\nuser app on nopass ~* &* +@all\n")
+        own = files_of(folder / "app", make(secure.ca.root, "app")).paths
+        self.connection = {
+            "ssl": True,
+            "ssl_ca_certs": str(own.ca),
+            "ssl_certfile": str(own.certificate),
+            "ssl_keyfile": str(own.key),
+        }
+        for number, node in self.cluster.nodes.items():
+            files = secure.ca.files(number)
+            files.put_all(secure.ca.region(number, addresses=[node.host]))
+            peers = {n: one.grpc_address for n, one in self.cluster.nodes.items() if n != number}
+            secured = {
+                "resp_port": 0,
+                "tls_port": node.resp_port,
+                "tls_auth_clients_user": "CN",
+                "aclfile": str(aclfile),
+            }
+            node.configure(peers, **settings_of(files), **secured)
+            node.client = redis.Redis(
+                host=node.host,
+                port=node.resp_port,
+                retry=Retry(NoBackoff(), 0),
+                **self.connection,
+            )
+
+
+@pytest.fixture(scope="module")
+def secured_regions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredRegions]:
+    regions = SecuredRegions(tmp_path_factory.mktemp("secured"))
+    try:
+        regions.cluster.start()
+        yield regions
+    finally:
+        regions.cluster.end()
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "kind"),
+    [
+        pytest.param(killed, "lag", "sync", id="killed-lag-sync"),
+        pytest.param(killed, "ping", "asyncio", id="killed-ping-asyncio"),
+        pytest.param(frozen, "ping", "sync", id="frozen-ping-sync", marks=pytest.mark.long),
+    ],
+)
+def test_a_client_with_a_certificate_moves_between_regions_that_speak_tls_alone(
+    secured_regions: SecuredRegions,
+    fault: Callable[[Apart], Callable[[], None]],
+    check: str,
+    kind: str,
+) -> None:
+    moves_and_returns(secured_regions, fault, check, kind)
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -318,7 +397,7 @@ def test_the_recipe_takes_a_password_and_tls_and_outlives_a_time_without_regions
             [
                 *(sys.executable, ROOT / "docs" / "failover_redis_py.py"),
                 *(f"127.0.0.1:{resp_port}", "--http-port", str(http_port)),
-                *("--tls-ca", str(tmp_path / "ca.pem")),
+                *("--tls-ca-cert-file", str(tmp_path / "ca.pem"), "--https"),
             ],
             env={**os.environ, "REDIS_PASSWORD": "secret"},
             stdout=subprocess.PIPE,

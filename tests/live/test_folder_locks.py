@@ -2,27 +2,20 @@
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-from tests.live.cluster import Node, cluster_of
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Node, running_regions
+from tests.live.forked import completed
 
 IN_USE = "another process has this folder open; stop that node first"
 
 
 def crdtstream(*words: object) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "crdtstream", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return completed(["crdtstream", *map(str, words)], timeout=60)
 
 
 def test_a_folder_without_its_lock_file_still_takes_one_node(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         acknowledged = [node.client.xadd("s", {"f": "v"}) for _ in range(30)]
         (node.folder / "lock").unlink()

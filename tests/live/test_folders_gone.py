@@ -17,9 +17,7 @@ import pytest
 import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import WAIT_SECONDS, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import WAIT_SECONDS, Node, running_regions, wait_until
 
 WAL = f"{LOG_FILE}-wal"
 
@@ -76,12 +74,10 @@ def replace(node: Node) -> None:
         pytest.param(replace, marks=pytest.mark.long),
     ],
 )
-def test_what_a_restart_would_not_find_is_not_acknowledged(
+def test_writes_that_a_restart_would_not_find_are_not_acknowledged(
     tmp_path: Path, harm: Callable[[Node], None]
 ) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         node.client.xadd("s", {"f": "v"})
         harm(node)
@@ -110,9 +106,7 @@ def test_what_a_restart_would_not_find_is_not_acknowledged(
 
 @pytest.mark.long
 def test_a_folder_that_is_put_back_is_used_again(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         acknowledged = [node.client.xadd("s", {"f": "v"})]
         move(node)
@@ -129,9 +123,7 @@ def test_a_folder_that_is_put_back_is_used_again(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path) -> None:
     """As docs/storage.md says."""
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         acknowledged = [node.client.xadd("s", {"f": "v"}) for _ in range(100)]
         delete(node)
@@ -151,9 +143,7 @@ def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path
 
 
 def test_a_loss_is_noticed_while_nobody_writes(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         assert page(node, "/readyz")[0] == 200
         delete(node)
@@ -165,14 +155,12 @@ def test_a_loss_is_noticed_while_nobody_writes(tmp_path: Path) -> None:
 
 
 def test_a_deleted_folder_is_not_started_as_a_new_database(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         node.client.xadd("s", {"f": "v"})
         before = node.status().database_uid
         backup = tmp_path / "backup"
-        crdtstream("backup", backup, "--from", node.grpc_address)
+        crdtstream("backup", backup, "--address", node.grpc_address)
         node.end(signal.SIGKILL)
         delete(node)
         assert node.launch().wait(WAIT_SECONDS) == 1

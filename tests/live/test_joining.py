@@ -4,21 +4,19 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from crdtstream.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.forked import Forked
 from tests.live.test_members import crdb, listed
-
-pytestmark = pytest.mark.live
 
 NEW = 4
 
@@ -27,10 +25,14 @@ class Joiner:
     """The node of a region that joins: files of its own, on ports of its own."""
 
     def __init__(self, folder: Path, region: int = NEW) -> None:
-        self.node = Node(region, free_base_port(region), folder)
+        # Its ports are those of a first region: no range of ports has room for every number.
+        self.node = Node(region, free_base_port(1) + 1 - region, folder)
         self.token = folder / "new.token"
+        self.tokens = [self.token]
         self.log = folder / "join.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        # Options that name the files of its certificate.
+        self.options: tuple[str, ...] = ()
+        self.process: Forked | None = None
 
     @property
     def instance(self) -> str:
@@ -47,10 +49,10 @@ class Joiner:
     def launch(self, member: Node, *, token: Path | None = None, name: str = "") -> None:
         """Start the node, which joins by this member."""
         config = self.node.config.with_name(f"{name or self.node.config.stem}.toml")
-        command = [sys.executable, "-m", "crdtstream", "node", "--join", member.grpc_address]
-        command += ["--token-file", str(token or self.token), "--config", str(config)]
-        with self.log.open("ab") as log:
-            self.process = self.node.process = subprocess.Popen(command, stdout=log, stderr=log)
+        words = ["--token-file", str(token or self.token), "--config", str(config), *self.options]
+        self.process = self.node.process = Forked(
+            ["crdtstream", "node", "--join", member.grpc_address, *words], self.log
+        )
 
     def kill(self) -> None:
         assert self.process is not None
@@ -58,7 +60,7 @@ class Joiner:
         self.process.wait()
 
     def refused(self, member: Node, *, token: Path | None = None, name: str = "") -> str:
-        """What a node says that is not let in."""
+        """The fault that a node reports if it is not let in."""
         self.log.unlink(missing_ok=True)
         self.launch(member, token=token, name=name)
         assert self.process is not None
@@ -85,14 +87,6 @@ def level(nodes: list[Node]) -> None:
 
     wait_until(equal, "equal version vectors")
     assert len({node.status().digest for node in nodes}) == 1
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
 
 
 @pytest.fixture
@@ -140,9 +134,7 @@ def test_a_region_joins_under_load_and_writes(cluster: Cluster, joiner: Joiner) 
 
 @pytest.mark.long
 def test_a_region_joins_when_the_logs_were_cut(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
-        cluster.start()
+    with running_regions(2, tmp_path, replication_backlog_size=SMALL_BACKLOG) as cluster:
         joiner = Joiner(tmp_path, 3)
         write(cluster[1], "s", 2 * CUT_RECORDS_MIN)
         cluster.converge()
@@ -252,7 +244,7 @@ def test_a_region_that_did_not_join_is_taken_back_and_its_number_is_gone(
     assert cluster[1].client.execute_command("WAIT", 2, 5000) == 2
 
 
-def test_what_cannot_be_added_leaves_no_token(cluster: Cluster, joiner: Joiner) -> None:
+def test_a_refused_add_leaves_no_token(cluster: Cluster, joiner: Joiner) -> None:
     taken = f"fqdn=new,replication_endpoint={cluster[2].grpc_address}"
     run = crdb(cluster[1], "add-instance", "--instance", taken, "--token-file", str(joiner.token))
     assert run.returncode == 1
@@ -268,6 +260,11 @@ def test_a_folder_that_is_not_empty_does_not_join(cluster: Cluster, joiner: Join
     joiner.node.folder.mkdir()
     (joiner.node.folder / "log.sqlite").write_text("something")
     assert "is not empty" in joiner.refused(cluster[1])
+    # The files of a region that runs already, perhaps in another database.
+    cluster[3].end(signal.SIGTERM)
+    told = joiner.refused(cluster[1], name=cluster[3].config.stem)
+    assert "is the folder of region 3" in told
+    assert "did not join with a token" in told
 
 
 def test_a_region_moves_to_another_address_without_restarts_of_the_others(
@@ -278,6 +275,8 @@ def test_a_region_moves_to_another_address_without_restarts_of_the_others(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     moving = cluster[3]
+    # No further change is decided without a region that has not yet heard of the last one.
+    wait_until(lambda: listed(moving)["epoch"] == 1, "it has heard of the first change")
     moving.end(signal.SIGTERM)
     moved = f"127.0.0.1:{port}"
     given = ("update", "--instance-id", "3", "--instance", f"replication_endpoint={moved}")

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
 
 
 class Writer(threading.Thread):
@@ -94,9 +92,7 @@ def test_all_regions_killed_at_once_come_back_equal(three_regions: Cluster) -> N
 
 
 def test_groups_and_pending_entries_survive_a_kill(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         for index in range(10):
             node.client.xadd("s", {"value": index})
@@ -123,9 +119,7 @@ def test_groups_and_pending_entries_survive_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_transaction_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         stop = threading.Event()
 
@@ -161,9 +155,7 @@ def test_a_node_killed_among_commits_at_once_has_all_it_acknowledged(
     tmp_path: Path, fsync: str
 ) -> None:
     """The operating system has what was committed without a sync: a kill takes none of it."""
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure(appendfsync=fsync)
-        cluster.start()
+    with running_regions(1, tmp_path, appendfsync=fsync) as cluster:
         node = cluster[1]
         acknowledged: dict[bytes, bytes] = {}
         for kill in range(3):
@@ -181,9 +173,7 @@ def test_a_node_killed_among_commits_at_once_has_all_it_acknowledged(
 def test_without_fsync_a_kill_loses_no_dots_that_left(tmp_path: Path, fsync: str) -> None:
     """A kill is no power cut: but the log may lack the end that a reply told of.  What a peer has
     is taken back before the region issues again (rule 18)."""
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(appendfsync=fsync)
-        cluster.start()
+    with running_regions(2, tmp_path, appendfsync=fsync) as cluster:
         node = cluster[1]
         writer = Writer(node, "w")
         for kills in range(1, 3):
@@ -199,9 +189,7 @@ def test_without_fsync_a_kill_loses_no_dots_that_left(tmp_path: Path, fsync: str
 
 @pytest.mark.long
 def test_a_region_whose_folder_is_lost_takes_its_effects_back(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path) as cluster:
         first, second = cluster[1], cluster[2]
         for index in range(20):
             first.client.xadd("s", {"value": index})

@@ -21,9 +21,7 @@ import redis
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import NODE_PROGRAM, Cluster, Node, cluster_of, wait_until
 
 MIB: Final = 1 << 20
 ENTRIES, SHORT_ENTRIES = 20_000, 1_500
@@ -45,7 +43,7 @@ def line(index: int) -> bytes:
 
 
 def nodes_bytes(node: Node) -> int:
-    """What its macro nodes take of memory."""
+    """Memory of its macro nodes."""
     with node.connect() as connection:
         return int(connection.memory_stats()["crdtstream.nodes"])
 
@@ -74,7 +72,7 @@ def same_everywhere(reply: Any) -> Any:
 
 
 def _has_times(name: bytes, value: Any) -> bool:
-    """What is pending is told one by one: each with the time of its delivery."""
+    """True if pending entries are listed one by one, each with the time of its delivery."""
     return name == b"pending" and isinstance(value, list)
 
 
@@ -172,12 +170,19 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     folders = tmp_path / "little", tmp_path / "roomy"
     for folder in folders:
         folder.mkdir()
-    with cluster_of(3, folders[0]) as regions, cluster_of(1, folders[1]) as roomy:
-        # The third one does not reach the first one.
-        regions.configure({(3, 1): "127.0.0.1:1"})
+    with (
+        cluster_of(3, folders[0], program=NODE_PROGRAM) as regions,
+        cluster_of(1, folders[1], program=NODE_PROGRAM) as roomy,
+    ):
+        regions.configure()
         roomy.configure()
+        regions.start()
+        roomy[1].start("--new-database")
+        for later in (regions[2], regions[3]):
+            later.end()
+        # The third one, which all have answered, does not reach the first one any more.
+        regions.configure({(3, 1): "127.0.0.1:1"})
         for cluster in (regions, roomy):
-            cluster[1].start("--new-database")
             fill(cluster[1], "a", ENTRIES)
             fill(cluster[1], "r", SHORT_ENTRIES)
         save(regions[1])
@@ -291,7 +296,7 @@ def wait_for_more(pair: Pair) -> None:
 
 
 def scan(node: Node) -> pa.Table:
-    """What a program reads of the stream."""
+    """Entries of the stream as a program reads them."""
     with grpc.insecure_channel(node.grpc_address) as channel:
         pieces = rpc.QueryStub(channel).Scan(pb.ScanRequest(key=b"a", origin=1), timeout=60)
         data = b"".join(piece.data for piece in pieces)

@@ -1,11 +1,11 @@
 """M17: what names lost effects of a removed region is answered at once, at every door."""
 
 import json
+import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,29 +14,18 @@ import redis
 
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
-from tests.conftest import VENV
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.forked import completed
 from tests.live.test_members import RUN_SECONDS, crdb
 from tests.live.test_removing import remove
 from tests.query.test_service import Query
-
-pytestmark = pytest.mark.live
 
 # Region 3 wrote three entries, and others have one.
 LOST = "LOST region 3 was removed; of its effects {first}… nothing exists"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
-
-
 def crdtstream(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [str(VENV / "bin" / "crdtstream"), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+    return completed(["crdtstream", *words], timeout=RUN_SECONDS)
 
 
 def answer(node: Node, *words: str) -> str:
@@ -101,8 +90,9 @@ def test_a_token_a_cursor_and_an_offset_of_a_removed_region_are_answered_lost(
 
 
 def _parts(token: str) -> list[tuple[str, str]]:
+    """Regions and numbers, without incarnations and hashes."""
     pairs = [part.split(":") for part in token.rpartition("/")[2].split(",")]
-    return [(region, n) for region, n in pairs]
+    return [(region, re.split("[@~]", n)[0]) for region, n in pairs]
 
 
 def _knows_of_the_loss(node: Node, token: str, named_n: int, lost: str) -> None:

@@ -10,9 +10,7 @@ import pytest
 
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.wal import FRAME_HEADER_BYTES, HEADER_BYTES, check_wal
-from tests.live.cluster import WAIT_SECONDS, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import WAIT_SECONDS, Node, running_regions, wait_until
 
 ENTRIES = 200
 WAL = f"{LOG_FILE}-wal"
@@ -66,9 +64,7 @@ COPIES = pytest.mark.parametrize(
 def test_a_copy_whose_end_is_lost_is_not_started_alone(
     tmp_path: Path, copy: Callable[[Node, Path], None], appendfsync: str, *, is_killed: bool
 ) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure(appendfsync=appendfsync)
-        cluster.start()
+    with running_regions(1, tmp_path, appendfsync=appendfsync) as cluster:
         node = cluster[1]
         acknowledged = [node.client.xadd("s", {"f": "v"}) for _ in range(ENTRIES)]
         before = node.status().database_uid
@@ -103,9 +99,7 @@ def test_a_copy_whose_end_is_lost_is_not_started_alone(
 def test_a_copy_whose_end_is_lost_takes_it_back_from_its_peers(
     tmp_path: Path, copy: Callable[[Node, Path], None], appendfsync: str, *, is_killed: bool
 ) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(appendfsync=appendfsync)
-        cluster.start()
+    with running_regions(2, tmp_path, appendfsync=appendfsync) as cluster:
         node = cluster[1]
         acknowledged = [node.client.xadd("s", {"f": "v"}) for _ in range(ENTRIES)]
         before = cluster.converge().database_uid

@@ -9,25 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import VENV
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.forked import completed
 
 RUN_SECONDS = 60.0
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
+ADDED = "fqdn=eu,replication_endpoint=127.0.0.1:7384"
 
 
 def crdb(node: Node, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [str(VENV / "bin" / "crdtstream"), "crdb", *words, "--address", node.grpc_address]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
+    command = ["crdtstream", "crdb", *words, "--address", node.grpc_address, *node.login_options]
+    return completed(command, timeout=RUN_SECONDS)
 
 
 def listed(node: Node) -> dict[str, Any]:
@@ -57,6 +48,16 @@ def test_regions_adopt_their_files_once_and_know_it_after_a_kill(cluster: Cluste
     assert {one["epoch"] for one in found} == {1}
     assert len({one["hash"] for one in found}) == 1
     cluster.converge()
+
+
+def test_a_database_of_one_region_changes_its_members_at_its_first_start(tmp_path: Path) -> None:
+    """Nobody answers it, and its folder is confirmed before its first tick."""
+    with running_regions(1, tmp_path) as cluster:
+        run = crdb(cluster[1], "adopt")
+        assert run.returncode == 0, run.stderr
+        run = crdb(cluster[1], "update", "--instance-id", "1", "--instance", "fqdn=one")
+        assert run.returncode == 0, run.stderr
+        assert names(cluster[1]) == ["one"]
 
 
 def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
@@ -134,7 +135,7 @@ def test_less_than_half_decide_nothing_and_say_who_is_missing(cluster: Cluster) 
         (("get", "--crdb-guid", "0" * 32), "no database"),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_reason(
+def test_impossible_changes_are_refused_with_a_reason(
     shared_cluster: Cluster, words: tuple[str, ...], reason: str
 ) -> None:
     run = crdb(shared_cluster[1], *words)
@@ -145,12 +146,31 @@ def test_what_cannot_be_is_refused_with_a_reason(
 
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path_factory.mktemp("members")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path_factory.mktemp("members")) as cluster:
         assert crdb(cluster[1], "adopt").returncode == 0
         cluster.converge()
         yield cluster
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("adopt",),
+        ("update", "--instance-id", "1", "--instance", "fqdn=us", "--dry-run"),
+        ("add-instance", "--instance", ADDED, "--token-file", "unused", "--dry-run"),
+        ("remove-instance", "--instance-id", "2", "--dry-run"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_programs_get_json_and_nothing_else_on_stdout(
+    shared_cluster: Cluster, words: tuple[str, ...]
+) -> None:
+    run = crdb(shared_cluster[1], *words, "--json")
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
+    assert told["epoch"] == (1 if words[0] == "adopt" else 2)
+    assert told["instances"]
+    assert listed(shared_cluster[1])["epoch"] == 1
 
 
 def test_the_health_report_tells_of_each_region(cluster: Cluster) -> None:
@@ -159,9 +179,13 @@ def test_the_health_report_tells_of_each_region(cluster: Cluster) -> None:
     wait_until(lambda: crdb(cluster[1], "health-report").returncode == 0, "all is well")
     report = json.loads(crdb(cluster[2], "health-report").stdout)
     assert [one["active_config_version"] for one in report] == [1, 1, 1]
-    assert [link["status"] for one in report for link in one["connections"]] == ["up"] * 6
+    assert [peer["status"] for one in report for peer in one["connections"]] == ["ok"] * 6
+    assert {one["status"] for one in report} == {"ok"}
+    assert len({one["history"] for one in report}) == 1
+    assert report[0]["configurations"][0]["status"] == "commit-completed"
     cluster[3].end(signal.SIGKILL)
     run = crdb(cluster[1], "health-report")
     assert run.returncode == 1
-    statuses = {one["id"]: one["status"] for one in json.loads(run.stdout)}
-    assert statuses[3] == "error"
+    *_, last = json.loads(run.stdout)
+    assert (last["id"], last["status"]) == (3, "error")
+    assert "no region node answers" in last["connection_error"]

@@ -1,4 +1,4 @@
-"""Regions join, are rebuilt and are removed while clients write and consume, and while nodes die.
+"""Regions join, are rebuilt, removed, replaced, away and apart while clients write and consume.
 
 Each round has a stream of its own.  In every region a client appends to it, and in the home of its
 group a consumer takes what comes.  In the end each entry that was acknowledged is in every region
@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import count, islice
+from operator import gt
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,27 +25,39 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient, UnreachableError
-from crdtstream.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, lose_folder, until, write
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of
+from tests.live.bootstraps import (
+    SMALL_BACKLOG,
+    bootstrap,
+    cut_log,
+    level,
+    lose_folder,
+    staging_is_gone,
+    until,
+    write,
+    write_much,
+)
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.test_joining import Joiner
 from tests.live.test_members import crdb
 
 # Some ten seconds on a quiet machine; the bound is for a busy one.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 HOME, COORDINATOR, LOST = 1, 2, 3
 GROUP: Final = "g"
 OWN_ENTRIES: Final = 10
 PAGE: Final = 5_000
+# Entries of 4 kB: several times the backlog.
+OVER_BACKLOG: Final = 100
 # No kill comes later than this after what it is to disturb has begun.
 KILL_SECONDS: Final = 4.0
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much there is, and how often.
+    """The scale of a run.
 
     Attributes:
         rounds: of each kind.
@@ -60,7 +73,9 @@ class Scale:
 
 
 SHORT: Final = Scale(rounds=1, entries=2_000, batch=5, pause=0.02)
-SOAK: Final = Scale(rounds=100, entries=2_000_000, batch=50, pause=0.03)
+# 5,000 entries a second, of three producers.
+KILLS: Final = Scale(rounds=100, entries=20_000, batch=50, pause=0.03)
+LARGE: Final = Scale(rounds=1, entries=2_000_000, batch=50, pause=0.03)
 
 
 class Client(ABC):
@@ -217,6 +232,11 @@ def killed(kill: Callable[[], None] | None, seconds: float) -> Iterator[None]:
         killing.result()
 
 
+def killed_once_begun(joiner: Joiner) -> None:
+    until(lambda: joiner.process is not None, "its node is started")
+    joiner.kill()
+
+
 def restarted(node: Node) -> Callable[[], None]:
     def run() -> None:
         node.end(signal.SIGKILL)
@@ -227,12 +247,17 @@ def restarted(node: Node) -> Callable[[], None]:
 
 @dataclass
 class Regions:
-    """Three regions, and those that come and go."""
+    """The regions of a cluster, and those that join and leave.
+
+    Attributes:
+        lost: the region whose folder or machine is lost.
+    """
 
     cluster: Cluster
     folder: Path
     scale: Scale
     randomly: random.Random
+    lost: int = LOST
     numbers: Iterator[int] = field(default_factory=lambda: count(4))
     rounds: Iterator[int] = field(default_factory=count)
 
@@ -279,7 +304,7 @@ class Regions:
         coordinator = self.cluster[COORDINATOR]
         dies_late = victim == "coordinator" and self.randomly.random() < 0.5
         kills: dict[str, Callable[[], None]] = {
-            "receiver": joiner.kill,
+            "receiver": lambda: killed_once_begun(joiner),
             "sender": lambda: restarted(self.sender_to(joiner.node))(),
         }
         kill_coordinator = restarted(coordinator) if victim == "coordinator" else None
@@ -299,7 +324,7 @@ class Regions:
             source = node.status().bootstrap.source
         except grpc.RpcError:
             source = 0
-        return self.cluster[source or self.randomly.choice([HOME, COORDINATOR, LOST])]
+        return self.cluster[source or self.randomly.choice([HOME, COORDINATOR, self.lost])]
 
     # --- What an operator does ----------------------------------------------------------------
 
@@ -312,9 +337,10 @@ class Regions:
         def is_added() -> bool:
             if self.has_status(joiner.node.region, pb.MemberStatus.JOINING):
                 return True
-            joiner.token.unlink(missing_ok=True)
-            run = joiner.add(coordinator)
-            return run.returncode == 0
+            # One whose end nobody knows may have added it: its token stays.
+            joiner.token = self.folder / f"{joiner.node.region}-{len(joiner.tokens)}.token"
+            joiner.tokens.append(joiner.token)
+            return joiner.add(coordinator).returncode == 0
 
         until(is_added, "it may join")
 
@@ -323,7 +349,8 @@ class Regions:
 
         def runs() -> bool:
             if joiner.process is None or joiner.process.poll() is not None:
-                joiner.launch(self.cluster[LOST])
+                token = self.randomly.choice([one for one in joiner.tokens if one.exists()])
+                joiner.launch(self.randomly.choice(self.nodes), token=token)
             return (
                 self.has_status(joiner.node.region, pb.MemberStatus.ACTIVE)
                 and joiner.node.is_serving()
@@ -351,18 +378,76 @@ class Regions:
 
     def rebuild(self, victim: str) -> None:
         """A folder is lost, and its region begins again with the state of another one."""
-        node = self.cluster[LOST]
+        node = self.cluster[self.lost]
         with self.load() as load:
-            load.producers[LOST].end()
-            # What it acknowledged is elsewhere.
-            issued = node.status().effects_issued
-            others = [self.cluster[HOME], self.cluster[COORDINATOR]]
-            until(lambda: all(vv_of(o.status()).get(LOST, 0) >= issued for o in others), "sent")
+            self.end_with_nothing_unsent(load)
             lose_folder(node)
             node.launch()
             time.sleep(self.delay())
             restarted(self.sender_to(node) if victim == "sender" else node)()
             node.wait()
+
+    def replace(self) -> None:
+        """The machine of a region is lost; a new region joins in its place."""
+        coordinator = self.cluster[COORDINATOR]
+        with self.load() as load:
+            self.end_with_nothing_unsent(load)
+            lose_folder(self.cluster.nodes.pop(self.lost))
+            self.remove(self.lost, coordinator)
+            joiner = Joiner(self.folder, next(self.numbers))
+            self.add(joiner, coordinator)
+            self.let_in(joiner)
+            self.lost = joiner.node.region
+            self.cluster.nodes[self.lost] = joiner.node
+
+    def stay_away(self) -> None:
+        """A region is down until the others have no log for it any more; all clients go on."""
+        node = self.cluster[self.lost]
+        with self.load():
+            node.end(signal.SIGKILL)
+            self.outgrow_backlogs([self.cluster[HOME], self.cluster[COORDINATOR]])
+            node.start()
+            until(lambda: bootstrap(node)["taken_over"], "it took over a state")
+            until(lambda: staging_is_gone(node), "what was staged is deleted")
+
+    def stay_apart(self) -> None:
+        """Two halves hear nothing from each other until both have cut their logs."""
+        first, second, third, fourth = self.nodes
+        halves = [first, second], [third, fourth]
+        with self.load():
+            before = [self.taken_over(half) for half in halves]
+            for half, others in (halves, halves[::-1]):
+                for node in half:
+                    node.set_links(paused=True, peers=[other.region for other in others])
+            for half in halves:
+                self.outgrow_backlogs(half)
+            for node in self.nodes:
+                node.set_links(paused=False)
+            until(
+                lambda: all(map(gt, map(self.taken_over, halves), before)),
+                "each half took over a state of the other",
+            )
+            until(lambda: all(map(staging_is_gone, self.nodes)), "what was staged is deleted")
+
+    @staticmethod
+    def taken_over(nodes: list[Node]) -> int:
+        return sum(bootstrap(node)["taken_over"] for node in nodes)
+
+    @staticmethod
+    def outgrow_backlogs(nodes: list[Node]) -> None:
+        """More than any backlog is written, and all logs are cut behind it."""
+        for node in nodes:
+            write_much(node, "much", count=OVER_BACKLOG)
+        for node in nodes:
+            cut_log(node)
+        nodes[0].client.xtrim("much", maxlen=0, approximate=False)
+
+    def end_with_nothing_unsent(self, load: Load) -> None:
+        """End the producer of the region that is lost soon, when others have all of its entries."""
+        load.producers[self.lost].end()
+        issued = self.cluster[self.lost].status().effects_issued
+        others = [self.cluster[HOME], self.cluster[COORDINATOR]]
+        until(lambda: all(vv_of(o.status()).get(self.lost, 0) >= issued for o in others), "sent")
 
 
 def statuses(node: Node) -> dict[int, int]:
@@ -375,21 +460,30 @@ def statuses(node: Node) -> dict[int, int]:
 
 
 @pytest.fixture
-def regions(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Regions]:
-    """Three regions with small backlogs, at the scale that the test has as its parameter."""
+def count_of_regions() -> int:
+    return 3
+
+
+@pytest.fixture
+def regions(
+    request: pytest.FixtureRequest, tmp_path: Path, count_of_regions: int
+) -> Iterator[Regions]:
+    """Regions with small backlogs, at the scale that the test has as its parameter."""
     scale, seed = request.param, random.randrange(1 << 32)
     print(f"seed {seed}")
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
-        cluster.start()
+    with running_regions(
+        count_of_regions, tmp_path, replication_backlog_size=SMALL_BACKLOG
+    ) as cluster:
         found = Regions(cluster, tmp_path, scale, random.Random(seed))
         found.fill()
         yield found
 
 
 LONG = pytest.param(SHORT, marks=pytest.mark.long, id="short")
-AT_LENGTH = pytest.param(SOAK, marks=[pytest.mark.soak, pytest.mark.timeout(0)], id="soak")
-scales = pytest.mark.parametrize("regions", [LONG, AT_LENGTH], indirect=True)
+AT_LENGTH = [pytest.mark.soak, pytest.mark.timeout(0)]
+MANY = pytest.param(KILLS, marks=AT_LENGTH, id="kills")
+MUCH = pytest.param(LARGE, marks=AT_LENGTH, id="large")
+scales = pytest.mark.parametrize("regions", [LONG, MANY, MUCH], indirect=True)
 
 
 @scales
@@ -401,6 +495,25 @@ def test_regions_join_and_leave(regions: Regions, victim: str) -> None:
 
 @scales
 @pytest.mark.parametrize("victim", ["receiver", "sender"])
-def test_a_folder_is_lost_and_comes_back(regions: Regions, victim: str) -> None:
+def test_a_lost_folder_is_rebuilt(regions: Regions, victim: str) -> None:
     for _ in range(regions.scale.rounds):
         regions.rebuild(victim)
+
+
+@scales
+def test_a_dead_region_is_replaced(regions: Regions) -> None:
+    for _ in range(regions.scale.rounds):
+        regions.replace()
+
+
+@scales
+def test_a_region_is_away_for_longer_than_the_backlogs(regions: Regions) -> None:
+    for _ in range(regions.scale.rounds):
+        regions.stay_away()
+
+
+@scales
+@pytest.mark.parametrize("count_of_regions", [4])
+def test_two_halves_are_apart_for_longer_than_the_backlogs(regions: Regions) -> None:
+    for _ in range(regions.scale.rounds):
+        regions.stay_apart()

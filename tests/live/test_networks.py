@@ -9,8 +9,6 @@ from toxiproxy import Proxy, Toxiproxy
 from crdtstream.v1 import admin_pb2 as pb
 from tests.live.cluster import Cluster, cluster_of, wait_until
 
-pytestmark = pytest.mark.live
-
 
 class Proxied:
     """Three regions, each link through a proxy of its own: ``proxies[puller, peer]``."""

@@ -12,17 +12,13 @@ import pytest
 import redis
 
 from tests.clients.libraries import by_key
-from tests.live.cluster import WAIT_SECONDS, Cluster, cluster_of, wait_until
+from tests.live.cluster import WAIT_SECONDS, Cluster, running_regions, wait_until
 from tests.live.test_kills import Writer
-
-pytestmark = pytest.mark.live
 
 
 @pytest.fixture
 def never_skipping(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure(crdt_xread_mode="never-skip")
-        cluster.start()
+    with running_regions(2, tmp_path, crdt_xread_mode="never-skip") as cluster:
         yield cluster
 
 

@@ -16,9 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 from tests.conftest import free_base_port
-from tests.live.cluster import Cluster, Node, cluster_of, vv_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of, wait_until
 
 
 def test_three_regions_converge(three_regions: Cluster) -> None:
@@ -143,9 +141,7 @@ def test_a_link_to_no_peer_cannot_be_paused(regions_left_alone: Cluster) -> None
 
 
 def test_a_tunable_outlives_a_restart(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         with grpc.insecure_channel(node.grpc_address) as channel:
             admin = rpc.AdminStub(channel)
@@ -162,9 +158,7 @@ def test_a_tunable_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         with urllib.request.urlopen(f"http://127.0.0.1:{node.http_port}/health") as page:
             body = json.load(page)
@@ -196,9 +190,7 @@ def test_health_is_told_over_http_and_grpc(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_a_node_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         node.client.xadd("s", {"f": "v"})
         assert node.end(number) == 0

@@ -4,11 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from tests.live.cluster import Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import Node, running_regions, wait_until
 
 BACKLOG_BYTES: Final = 64 << 10
 # Of bytes that do not pack, so the log grows by more than the backlog.
@@ -32,9 +28,9 @@ def write_and_cut(node: Node, key: str) -> None:
 
 
 def test_regions_alone_for_longer_than_the_backlog_converge_by_their_logs(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as regions:
-        regions.configure(replication_backlog_size=BACKLOG_BYTES, checkpoint_interval_s=0)
-        regions.start()
+    with running_regions(
+        2, tmp_path, replication_backlog_size=BACKLOG_BYTES, checkpoint_interval_s=0
+    ) as regions:
         regions[2].end()
         write_and_cut(regions[1], "s1")
         kept = regions[1].client.info()["crdt_log_kept_for_2"]

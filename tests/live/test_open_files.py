@@ -9,9 +9,7 @@ import pytest
 import redis
 
 from crdtstream.open_files import FILES_SPARE
-from tests.live.cluster import cluster_of
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import NODE_PROGRAM, cluster_of, running_regions
 
 # What a shell often begins with.
 SOFT = 1_024
@@ -28,7 +26,7 @@ def soft_limit(files: int) -> Iterator[None]:
 
 
 def test_a_node_raises_what_its_shell_allowed_to_what_its_clients_need(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
+    with cluster_of(1, tmp_path, program=NODE_PROGRAM) as cluster:
         cluster.configure()
         with soft_limit(SOFT):
             cluster.start()
@@ -40,9 +38,7 @@ def test_a_node_raises_what_its_shell_allowed_to_what_its_clients_need(tmp_path:
 
 
 def test_more_clients_than_files_are_refused_as_redis_does(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path, program=NODE_PROGRAM) as cluster:
         node = cluster[1]
         assert node.process is not None
         resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (SOFT, SOFT))
@@ -57,7 +53,7 @@ def test_more_clients_than_files_are_refused_as_redis_does(tmp_path: Path) -> No
 
 
 def test_a_node_that_may_open_few_files_says_so_and_takes_fewer_clients(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
+    with cluster_of(1, tmp_path, program=NODE_PROGRAM) as cluster:
         cluster.configure()
         settings = cluster[1].config
         settings.write_text(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,10 +14,19 @@ import pytest
 
 from tests.conftest import ROOT, VENV, program
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, write
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, vv_of, wait_until
+from tests.live.cluster import (
+    WAIT_SECONDS,
+    Cluster,
+    Node,
+    cluster_of,
+    running_regions,
+    vv_of,
+    wait_until,
+)
+from tests.live.damage import flip
+from tests.live.test_incarnations import use
 from tests.live.test_members import crdb
-
-pytestmark = pytest.mark.live
+from tests.live.test_verify import level_vectors
 
 PAGE: Final = ROOT / "docs" / "operations.md"
 RUN_SECONDS: Final = 300.0
@@ -25,6 +35,7 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _NODE = re.compile(
     r"crdtstream node (?:--join (\S+) --token-file (\S+) )?--config region-(\d)\.toml &"
 )
+_KILL = re.compile(r"^kill .*region-(\d)\.pid")
 # As in `make up`: 638r, 738r, 838r.
 _PORT = re.compile(r"\b([678])38(\d)\b")
 
@@ -60,7 +71,7 @@ def plain(line: str) -> str:
 
 
 class Machine:
-    """Where the commands of the page run: settings, folders and process IDs of a cluster."""
+    """The place of the page's commands: settings, folders and process IDs of a cluster."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -97,6 +108,11 @@ class Machine:
         found = [plain(line) for line in shown.splitlines()]
         missing = [line for line in map(plain, step.printed) if line not in found]
         assert not missing, f"{command}\n{shown}"
+        killed = _KILL.search(command)
+        if killed is not None:
+            process = self.cluster[int(killed[1])].process
+            assert process is not None
+            process.wait(WAIT_SECONDS)
 
     def _start(self, node: Node, *options: str) -> None:
         if node.process is not None:
@@ -119,9 +135,7 @@ class Machine:
 
 @contextmanager
 def folder_lost(folder: Path) -> Iterator[Cluster]:
-    with cluster_of(3, folder) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, folder) as cluster:
         for node in cluster.nodes.values():
             write(node, "s", 50)
         level(*cluster.nodes.values())
@@ -132,9 +146,7 @@ def folder_lost(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def away_for_too_long(folder: Path) -> Iterator[Cluster]:
-    with cluster_of(3, folder) as cluster:
-        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
-        cluster.start()
+    with running_regions(3, folder, replication_backlog_size=SMALL_BACKLOG) as cluster:
         first, second, third = cluster.nodes.values()
         level(first, second, third)
         second.end()
@@ -147,9 +159,7 @@ def away_for_too_long(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def halves_apart(folder: Path) -> Iterator[Cluster]:
-    with cluster_of(4, folder) as cluster:
-        cluster.configure(replication_backlog_size=SMALL_BACKLOG)
-        cluster.start()
+    with running_regions(4, folder, replication_backlog_size=SMALL_BACKLOG) as cluster:
         nodes = list(cluster.nodes.values())
         level(*nodes)
         halves = nodes[:2], nodes[2:]
@@ -188,9 +198,7 @@ def two_of_three(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def one_is_dead(folder: Path) -> Iterator[Cluster]:
-    with cluster_of(3, folder) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, folder) as cluster:
         write(cluster[3], "s", 50)
         level(*cluster.nodes.values())
         cluster[3].end(signal.SIGKILL)
@@ -198,12 +206,20 @@ def one_is_dead(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
-def one_is_removed(folder: Path) -> Iterator[Cluster]:
-    """Region 3 is removed, and nobody else has what it wrote."""
-    with cluster_of(3, folder) as cluster:
-        cluster.configure()
-        cluster.start()
-        level(*cluster.nodes.values())
+def one_is_removed(folder: Path, *, to_come: int = 0) -> Iterator[Cluster]:
+    """Region 3 is removed, and nobody else has what it wrote.
+
+    Args:
+        to_come: how many regions do not run, and are known to nobody.
+    """
+    with cluster_of(3 + to_come, folder) as cluster:
+        three = [cluster[region] for region in (1, 2, 3)]
+        for node in three:
+            node.configure({one.region: one.grpc_address for one in three if one is not node})
+            node.launch()
+        for node in three:
+            node.wait()
+        level(*three)
         for node in (cluster[1], cluster[2]):
             node.set_links(paused=True, peers=[3])
         write(cluster[3], "s", 50)
@@ -218,12 +234,85 @@ def one_is_removed(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def one_has_moved(folder: Path) -> Iterator[Cluster]:
+    """Region 1 goes on in a copy of its folder, and had taken writes in the old one behind it."""
+    with three_that_run(folder) as cluster:
+        first = cluster[1]
+        old, copy = first.folder, folder / "copy"
+        write(first, "s", 50)
+        level(*cluster.nodes.values())
+        for node in (cluster[2], cluster[3]):
+            node.set_links(paused=True, peers=[1])
+        first.end()
+        shutil.copytree(old, copy)
+        first.start()
+        write(first, "s", 20)
+        first.end()
+        use(first, copy)
+        first.launch()
+        for node in (cluster[2], cluster[3]):
+            node.set_links(paused=False)
+        first.wait()
+        write(first, "s", 10)
+        level(*cluster.nodes.values())
+        first.end()
+        use(first, old)
+        yield cluster
+
+        def is_whole() -> bool:
+            return {cluster[region].client.xlen("s") for region in (2, 3)} == {80}
+
+        wait_until(is_whole, "what both folders took is there")
+
+
+@contextmanager
+def one_to_come_back(folder: Path) -> Iterator[Cluster]:
+    with one_is_removed(folder, to_come=1) as cluster:
+        yield cluster
+        assert cluster[4].client.xlen("s") == 50
+        assert not cluster[3].folder.exists()
+
+
+@contextmanager
 def three_that_run(folder: Path) -> Iterator[Cluster]:
-    with cluster_of(3, folder) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, folder) as cluster:
         level(*cluster.nodes.values())
         yield cluster
+
+
+@contextmanager
+def three_with_a_stream(folder: Path) -> Iterator[Cluster]:
+    with three_that_run(folder) as cluster:
+        for node in cluster.nodes.values():
+            write(node, "s", 2)
+        level(*cluster.nodes.values())
+        yield cluster
+
+
+@contextmanager
+def three_with_keys(folder: Path) -> Iterator[Cluster]:
+    with three_that_run(folder) as cluster:
+        for number in range(50):
+            cluster[2].client.xadd(f"s{number}", {"n": number})
+        cluster[2].client.set("lock", "v")
+        level(*cluster.nodes.values())
+        yield cluster
+
+
+@contextmanager
+def one_is_damaged(folder: Path) -> Iterator[Cluster]:
+    """Region 2 has another field in the second entry of a stream."""
+    with three_that_run(folder) as cluster:
+        cluster[1].client.xgroup_create("s", "g", "0", mkstream=True)
+        for number in (1, 2, 3):
+            cluster[1].client.xadd("s", {"from": f"airport-{number}"})
+        level(*cluster.nodes.values())
+        cluster[2].end(signal.SIGKILL)
+        flip(cluster[2], b"airport-2", b"airport-7")
+        cluster[2].start()
+        level_vectors(cluster)
+        yield cluster
+        assert len({str(node.client.xrange("s")) for node in cluster.nodes.values()}) == 1
 
 
 RUNBOOKS: Final = {
@@ -233,8 +322,13 @@ RUNBOOKS: Final = {
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
     "Remove a region that runs": three_that_run,
+    "An earlier folder is started": one_has_moved,
     "Salvage what a removed region had": one_is_removed,
+    "Bring a removed region back": one_to_come_back,
     "Move a region to another address": three_that_run,
+    "Delete all keys": three_with_keys,
+    "Compare regions": three_with_a_stream,
+    "Repair a stream": one_is_damaged,
 }
 IN_EVERY_RUN: Final = {"A folder is lost"}
 

@@ -15,27 +15,21 @@ import redis.asyncio
 from toxiproxy import Proxy, Toxiproxy
 
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, wait_until
-
-pytestmark = pytest.mark.live
+from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, running_regions, wait_until
 
 PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3])
 
 
 @pytest.fixture
 def two_regions(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path) as cluster:
         wait_until_linked(cluster)
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster_of(2, tmp_path_factory.mktemp("pair")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path_factory.mktemp("pair")) as cluster:
         wait_until_linked(cluster)
         yield cluster
 
@@ -165,8 +159,10 @@ async def test_another_region_hears_through_asyncio(pair: Cluster, protocol: int
 
 
 @PROTOCOLS
-def test_who_listens_anywhere_is_counted_everywhere(pair: Cluster, protocol: int) -> None:
-    """What socket.io's fetchSockets() asks before it waits for answers."""
+def test_subscribers_of_any_region_are_counted_in_every_region(
+    pair: Cluster, protocol: int
+) -> None:
+    """The question of socket.io's fetchSockets() before it waits for answers."""
     first, second = pair[1], pair[2]
     with (
         listening(first, "room", protocol),
@@ -192,7 +188,7 @@ def test_who_listens_anywhere_is_counted_everywhere(pair: Cluster, protocol: int
 
 
 def numbers(client: Any) -> tuple[int, int, int]:
-    """Who listens to the channel, to the shard channel, to patterns."""
+    """Numbers of subscribers of the channel, of the shard channel, of patterns."""
     ((_, channel),) = client.pubsub_numsub("room")
     ((_, shard),) = client.pubsub_shardnumsub("room")
     return channel, shard, client.pubsub_numpat()
@@ -212,7 +208,7 @@ def test_a_region_that_is_gone_counts_no_more(two_regions: Cluster) -> None:
         wait_until(lambda: first.client.publish("room", "hello") == 1, "it is known again")
 
 
-def test_who_hears_of_an_entry_finds_it_there(pair: Cluster) -> None:
+def test_an_entry_can_be_read_when_its_publication_arrives(pair: Cluster) -> None:
     first, second = pair[1].client, pair[2].client
     with listening(pair[2], "added") as there:
         for index in range(50):
@@ -280,7 +276,7 @@ def proxied(tmp_path: Path, toxiproxy: Toxiproxy) -> Iterator[Proxied]:
         yield Proxied(cluster, toxiproxy)
 
 
-def test_what_is_published_while_a_link_is_cut_is_lost_and_what_comes_later_is_not(
+def test_only_publications_during_a_cut_of_the_link_are_lost(
     proxied: Proxied,
 ) -> None:
     cluster = proxied.cluster
@@ -327,3 +323,16 @@ def test_a_flood_over_a_slow_link_delays_no_entries_and_fills_no_memory(proxied:
     assert max(grown) < 100 << 20
     link = second.link(1)
     assert link.reconnects == reconnects, link.error
+
+
+def test_each_region_notifies_of_the_changes_of_the_other(pair: Cluster) -> None:
+    one, other = pair[1], pair[2]
+    one.client.config_set("notify-keyspace-events", "K$gt")
+    with listening(one, "__keyspace@0__:shared") as heard:
+        other.client.xadd("shared", {"f": "v"})
+        assert heard.next() == b"xadd"
+        other.client.delete("shared")
+        assert heard.next() == b"del"
+        other.client.set("shared", "v")
+        assert heard.next() == b"set"
+    one.client.config_set("notify-keyspace-events", "")

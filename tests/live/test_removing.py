@@ -1,26 +1,22 @@
 """A dead region is removed: the others go on without it, have the same of it, and refuse it."""
 
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import redis
 
+from crdtstream.local_regions import LocalRegions
+from tests.conftest import free_base_port
 from tests.live.bootstraps import lose_folder
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, running_regions, wait_until
 from tests.live.test_joining import Joiner, level, status_of
 from tests.live.test_members import crdb, listed
-
-pytestmark = pytest.mark.live
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
-        yield cluster
 
 
 def remove(cluster: Cluster, region: int, *words: str) -> str:
@@ -31,7 +27,7 @@ def remove(cluster: Cluster, region: int, *words: str) -> str:
     return run.stdout
 
 
-def test_what_one_member_has_of_the_dead_region_comes_to_all(cluster: Cluster) -> None:
+def test_effects_of_a_dead_region_spread_from_one_member_to_all(cluster: Cluster) -> None:
     """Region 1 never heard of the last entry of region 3, and region 2 has it."""
     cluster[3].client.xadd("s", {"n": "early"})
     cluster.converge()
@@ -115,9 +111,7 @@ def test_a_dead_region_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_of_two_regions_one_goes_on_alone(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(2, tmp_path) as cluster:
         cluster[2].client.xadd("s", {"n": "1"})
         cluster.converge()
         cluster[2].end(signal.SIGKILL)
@@ -130,6 +124,26 @@ def test_of_two_regions_one_goes_on_alone(tmp_path: Path) -> None:
         assert not cluster[1].status().links
 
 
+def test_of_two_regions_one_that_takes_no_writes_as_the_other_is_dead_goes_on_alone(
+    tmp_path: Path,
+) -> None:
+    """A fenced region must still be able to make the change that ends its fencing."""
+    with running_regions(
+        2, tmp_path, replication_lag_action="refuse", max_replication_lag_effects=1
+    ) as cluster:
+        first = cluster[1].client
+        cluster[2].client.xadd("s", {"n": "1"})
+        cluster.converge()
+        cluster[2].end(signal.SIGKILL)
+        first.xadd("s", {"n": "2"})
+        with pytest.raises(redis.ResponseError):
+            first.xadd("s", {"n": "3"})
+        wait_until(lambda: bool(cluster[1].status().fault), "it says that it refuses writes")
+        remove(cluster, 2, "--without-majority")
+        first.xadd("s", {"n": "3"})
+
+
+@pytest.mark.long
 def test_after_a_vote_that_failed_the_one_that_is_left_goes_on_alone(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0
     cluster.converge()
@@ -197,7 +211,56 @@ def test_the_heir_deletes_keys_and_hands_out_groups_of_the_removed_region(cluste
     ((_, found),) = first.xreadgroup("g", "c", {"s": ">"})
     # What was acknowledged stays so; what was pending at the dead home comes again.
     assert [fields[b"n"] for _, fields in found] == [b"1", b"2", b"3"]
-    issued = cluster[1].status().effects_issued
     wait_until(lambda: first.get("lock") is None, "the lock's time is over")
-    wait_until(lambda: cluster[1].status().effects_issued > issued, "the heir deletes it")
+    wait_until(lambda: first.info("stats")["expired_keys"] == 1, "the heir deletes it")
     level([cluster[1], cluster[2]])
+
+
+@pytest.mark.long
+def test_a_member_restored_from_before_the_removal_does_not_wait_for_the_removed_one(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """M8: its folder names three members, and it hears of the removal before it looks for them."""
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    second, backup = cluster[2], tmp_path / "backup"
+    second.end()
+    shutil.copytree(second.folder, backup)
+    second.start()
+    second.client.xadd("s", {"n": "behind the backup"})
+    cluster.converge()
+    cluster[3].end(signal.SIGKILL)
+    remove(cluster, 3)
+    level([cluster[1], second])
+    lose_folder(second)
+    shutil.copytree(backup, second.folder)
+    second.launch()
+    second.wait()
+    assert status_of(second, 3) == "removed"
+    assert [link.peer for link in second.status().links] == [1]
+    second.client.xadd("s", {"n": "new"})
+    level([cluster[1], second])
+    assert cluster[1].client.xlen("s") == 2
+
+
+@pytest.mark.long
+def test_up_starts_a_folder_of_which_a_region_was_removed(tmp_path: Path) -> None:
+    base_port = free_base_port(2)
+
+    @contextmanager
+    def up() -> Iterator[LocalRegions]:
+        local = LocalRegions(2, tmp_path / "regions", base_port=base_port)
+        try:
+            local.start_all()
+            assert local.wait_until_healthy()
+            yield local
+        finally:
+            local.stop_all()
+            local.close()
+
+    with up():
+        words = ("--instance-id", "2", "--yes", "--dir", str(tmp_path / "regions"))
+        command = [sys.executable, "-m", "crdtstream", "crdb", "remove-instance", *words]
+        subprocess.run(command, check=True, timeout=60)
+    with up() as local:
+        assert [own.region for own in local.removed] == [2]

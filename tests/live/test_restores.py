@@ -1,10 +1,9 @@
-"""Folders that are restored, wiped or of an earlier version, with real processes and disks."""
+"""Folders that are restored, wiped or of format 5, with real processes and disks."""
 
 import contextlib
 import shutil
 import signal
 import sqlite3
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,25 +14,13 @@ from typer.testing import CliRunner
 from crdtstream.cli.start import program
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
+from crdtstream.upkeep.backup import write_meta
 from tests.live.cluster import Cluster, Node, wait_until
 
 
 def names(node: Node, peer: int, uid: str) -> bool:
-    """Whether the link from a peer is refused with this identity."""
+    """True if the link from a peer is refused with this identity."""
     return uid in node.link(peer).error
-
-
-@pytest.fixture
-def two_regions(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(2, tmp_path)
-    try:
-        cluster.configure()
-        cluster.start()
-        yield cluster
-    finally:
-        for node in cluster.nodes.values():
-            if node.process is not None:
-                node.end(signal.SIGKILL)
 
 
 def add(node: Node, count: int) -> None:
@@ -187,7 +174,7 @@ def test_regions_of_two_databases_refuse_each_other(two_regions: Cluster) -> Non
 
 
 @pytest.mark.long
-def test_folders_of_the_version_before_are_read_and_agree_on_an_identity(
+def test_folders_of_format_5_that_have_no_identity_are_read_and_agree_on_one(
     two_regions: Cluster,
 ) -> None:
     first, second = two_regions.nodes.values()
@@ -198,11 +185,10 @@ def test_folders_of_the_version_before_are_read_and_agree_on_an_identity(
         node.end()
         (node.folder / OPENED_FILE).unlink()
         with contextlib.closing(sqlite3.connect(node.folder / LOG_FILE)) as log, log:
-            log.execute("UPDATE meta SET value = '1' WHERE key = 'format_version'")
-            log.execute(
-                "DELETE FROM meta WHERE key IN "
-                "('opening', 'fsync', 'database_uid', 'database_declared')"
-            )
+            settings = dict(log.execute("SELECT key, value FROM meta"))
+            for name in ("format", "opening", "fsync", "database_uid", "database_declared"):
+                settings.pop(name, None)
+            write_meta(log, {**settings, "format_version": "5"})
     second.launch()
     second.wait(for_writes=False)
     assert "waits for region 1" in refusal(second)

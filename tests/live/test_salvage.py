@@ -1,27 +1,32 @@
-"""What only the folder of a removed region has is appended again, each entry once."""
+"""Entries that only the folder of a removed region has are appended again, each once."""
 
+import json
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
+import redis
+from typer.testing import CliRunner
 
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from crdtstream.cli import crdb_salvage
+from crdtstream.cli.start import program
+from tests.live.cluster import Cluster, Node, running_regions, wait_until
+from tests.live.forked import completed
 from tests.live.test_joining import level
 from tests.live.test_members import crdb
-
-pytestmark = pytest.mark.live
 
 STRANDED = 40
 
 
 def salvage(folder: Path, into: Node, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "crdtstream", "crdb", "salvage", str(folder)]
-    command += ["--into", into.grpc_address, *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    command = ["crdtstream", "crdb", "salvage", str(folder), "--address", into.grpc_address, *words]
+    return completed(command, timeout=60)
 
 
 def texts(node: Node, key: str) -> list[bytes]:
@@ -31,9 +36,7 @@ def texts(node: Node, key: str) -> list[bytes]:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Region 3 is removed, and its folder has what nobody else has."""
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, tmp_path) as cluster:
         third = cluster[3].client
         third.xadd("s", {"n": "counts"})
         cluster.converge()
@@ -57,7 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def is_known(node: Node) -> bool:
-    """Whether a region knows how many effects of the removed one count."""
+    """True if a region knows the cut of the removed one."""
     return "Effects that count: 1" in crdb(node, "get").stdout
 
 
@@ -87,6 +90,36 @@ def test_each_entry_is_appended_once_however_often_it_is_run(cluster: Cluster) -
     assert first.client.xlen("other") == 0
 
 
+@pytest.mark.long
+def test_a_removed_region_knows_what_counts_of_it_and_salvage_asks_nobody(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is started once, and is told; that stays in its folder."""
+    first, third = cluster[1], cluster[3]
+    wait_until(lambda: is_known(first), "the cut is final")
+    third.launch()
+    third.wait(for_writes=False)
+    wait_until(lambda: third.client.info("crdt").get("crdt_removed_3"), "it is told")
+    told = {"epoch": 2, "effects": 1}
+    wait_until(lambda: third.client.info("crdt")["crdt_removed_3"] == told, "and what counts")
+    try:
+        urllib.request.urlopen(f"http://{third.host}:{third.http_port}/readyz", timeout=10)
+        pytest.fail("it is ready")
+    except urllib.error.HTTPError as error:
+        body = json.load(error)
+    assert body["counted_effects"] == 1
+    assert "of its effects 1 count" in body["reason"]
+    assert third.client.execute_command("CRDT.WAITFOR", "3:1", "0") is not None
+    with pytest.raises(redis.ResponseError, match="LOST region 3 was removed; of its effects 2…"):
+        third.client.execute_command("CRDT.WAITFOR", "3:2", "0")
+    third.end()
+    monkeypatch.setattr(crdb_salvage, "AdminClient", pytest.fail)
+    words = ["crdb", "salvage", str(third.folder), "--address", first.grpc_address]
+    run = CliRunner().invoke(program(), words)
+    assert run.exit_code == 0, run.output
+    assert first.client.xlen("other") == STRANDED
+
+
 def _has(node: Node, count: int) -> bool:
     return bool(node.client.xlen("other") >= count)
 
@@ -96,7 +129,7 @@ def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
     first = cluster[1]
     wait_until(lambda: is_known(first), "the cut is final")
     command = [sys.executable, "-m", "crdtstream", "crdb", "salvage", str(cluster[3].folder)]
-    command += ["--into", first.grpc_address]
+    command += ["--address", first.grpc_address]
     for count in (1, STRANDED // 2):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_until(partial(_has, first, count), "some are there")

@@ -12,11 +12,11 @@ import redis
 
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import NODE_PROGRAM, Node, cluster_of, running_regions, wait_until
 from tests.upkeep.folders import checked
 
 # A minute on a quiet machine; the bound is for a busy one.
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 MIB = 1 << 20
 TEXT = "x" * (64 << 10)
@@ -29,7 +29,7 @@ SMALL_KEYS_PER_LOOK = 2_000
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    with cluster_of(1, tmp_path) as regions:
+    with cluster_of(1, tmp_path, program=NODE_PROGRAM) as regions:
         regions.configure()
         regions[1].start("--new-database")
         yield regions[1]
@@ -126,15 +126,14 @@ def delete_small_keys(node: Node) -> None:
     assert node.client.dbsize() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "added"),
-    [
-        ("streams", 40 * MIB),
-        pytest.param("streams", 168 * MIB, marks=pytest.mark.long),
-        pytest.param("strings", 168 * MIB, marks=pytest.mark.long),
-    ],
+    [("streams", 40 * MIB), ("streams", 168 * MIB), ("strings", 168 * MIB)],
 )
-def test_who_deletes_everything_may_write_again(node: Node, kind: str, added: int) -> None:
+def test_writes_are_taken_again_after_everything_was_deleted(
+    node: Node, kind: str, added: int
+) -> None:
     """Small objects leave holes all over Python's heap, which the system does not get back."""
     used = node.client.info("memory")["used_memory"]
     node.client.config_set("maxmemory", str(used + added))
@@ -170,7 +169,7 @@ def test_maxdisk_stops_what_adds_until_it_is_raised(node: Node) -> None:
 
 
 @pytest.mark.long
-def test_what_was_tuned_is_kept_over_a_kill(node: Node) -> None:
+def test_tuned_settings_survive_a_kill(node: Node) -> None:
     wanted = {
         "appendfsync": "everysec",
         "checkpoint_interval_s": "7",
@@ -233,9 +232,7 @@ def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
 @pytest.mark.long
 def test_a_restart_keeps_the_log_for_a_region_that_is_away(tmp_path: Path) -> None:
     """Also when a checkpoint has all of it, so that no row has to be read to start."""
-    with cluster_of(2, tmp_path) as regions:
-        regions.configure()
-        regions.start()
+    with running_regions(2, tmp_path, program=NODE_PROGRAM) as regions:
         node, away = regions[1], regions[2]
         node.client.xadd("s", {"f": "v"})
         regions.converge()
@@ -265,9 +262,7 @@ def test_a_restart_keeps_the_log_for_a_region_that_is_away(tmp_path: Path) -> No
 
 @pytest.mark.long
 def test_a_kill_does_not_prolong_how_long_a_region_is_waited_for(tmp_path: Path) -> None:
-    with cluster_of(2, tmp_path) as regions:
-        regions.configure()
-        regions.start()
+    with running_regions(2, tmp_path, program=NODE_PROGRAM) as regions:
         node, peer = regions[1], regions[2]
         peer.end(signal.SIGKILL)
         node.client.xadd("s", {"f": "v"})

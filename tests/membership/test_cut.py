@@ -11,8 +11,6 @@ from crdtstream.core.membership.cut import (
     Adoption,
     CutSearch,
     Word,
-    is_beyond_cut,
-    is_dropped,
     word_of,
 )
 from crdtstream.core.membership.members import Members, apply
@@ -111,28 +109,6 @@ def test_a_cut_is_final_once_it_is_reached() -> None:
     cut.adopt(apply(WITHOUT_4, removal(3, heir=1)))
     assert cut.cut == 7
     assert CutSearch(R4, WITHOUT_4, final=7).cut == 7
-
-
-# --- What goes ----------------------------------------------------------------------------------
-
-
-def test_what_is_held_of_removed_origins_and_from_their_links_goes() -> None:
-    """V17: of all that are removed, not of the last one alone; M6."""
-    members = apply(WITHOUT_4, removal(3, heir=1))
-    assert is_dropped(R4, [R1], members)
-    assert is_dropped(R3, [R1], members)
-    assert is_dropped(R2, [R4], members)
-    assert is_dropped(R2, [R3, R4], members)
-    assert not is_dropped(R2, [R3, R1], members)
-
-
-def test_a_batch_beyond_the_cut_is_refused() -> None:
-    members = WITHOUT_4
-    assert not is_beyond_cut(R4, 9, members), "not known yet"
-    members = members.with_cut(R4, 7)
-    assert not is_beyond_cut(R4, 7, members)
-    assert is_beyond_cut(R4, 8, members)
-    assert not is_beyond_cut(R1, 8, members)
 
 
 # --- Random walks -------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""How one change is decided: what each member promises, keeps and says."""
+"""The decision of one change: promises, votes and messages of each member."""
 
 import pytest
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Activate,
     Add,
     Adopt,
@@ -12,8 +12,10 @@ from crdtstream.core.membership.changes import (
     JoinToken,
     MembersError,
     Removal,
+    Revoke,
 )
 from crdtstream.core.membership.deciding import (
+    COUNTER_MAX,
     NO_BALLOT,
     Accept,
     Accepted,
@@ -189,7 +191,7 @@ def test_a_member_that_said_yes_to_one_who_died_may_agree_to_remove_it() -> None
     assert decided(parts) == {removal(1, heir=2)}
 
 
-def test_whoever_comes_finishes_what_was_accepted() -> None:
+def test_a_later_proposer_finishes_an_accepted_change() -> None:
     """V1: it may have been decided, by a member that is dead now."""
     parts = parts_of(adopted(3))
     turn = parts[R1].propose(removal(2, heir=1), is_stable=True)
@@ -355,10 +357,124 @@ def test_other_changes_wait_until_the_last_one_is_stable() -> None:
     assert part.propose(removal(3, heir=1), is_stable=False).letters
 
 
-def test_what_does_not_follow_is_not_proposed() -> None:
+def test_an_impossible_change_is_not_proposed() -> None:
     part = starting(R1, adopted(3), None, votes_are_proven=True)
     with pytest.raises(MembersError, match="there is no region 9"):
         part.propose(removal(9, heir=1), is_stable=True)
+
+
+# --- A removal behind a change whose effect is still to follow ----------------------------------
+
+
+def both_dead() -> tuple[Members, Parts]:
+    """Regions 4 and 5 are gone, and the removal of 5 is decided by the others."""
+    members = adopted(5)
+    parts = {one: starting(one, members, None, votes_are_proven=True) for one in (R1, R2, R3)}
+    propose(parts, R1, removal(5, heir=1))
+    return apply(members, removal(5, heir=1)), parts
+
+
+def test_a_second_removal_does_not_wait_for_the_effect_of_the_first() -> None:
+    """V5: all that are left recover, and issue nothing while one of the dead is a member."""
+    after, parts = both_dead()
+    parts[R1] = parts[R1].gone_on()
+    run(parts, R1, parts[R1].propose(removal(4, heir=1), is_stable=False))
+    assert decided(parts) == {removal(4, heir=1)}
+    for part in parts.values():
+        assert part.members == after
+        assert part.votes.pending == (removal(5, heir=1), removal(4, heir=1))
+        assert part.decided_members.active == (1, 2, 3)
+
+
+def test_only_a_removal_goes_before_the_effect_of_the_last_change() -> None:
+    _, parts = both_dead()
+    part = parts[R1].gone_on()
+    with pytest.raises(MembersError, match="epoch 2 is not known to be applied"):
+        part.propose(renamed(1, "x"), is_stable=False)
+
+
+def test_a_member_that_goes_on_answers_for_the_epoch_before() -> None:
+    """V4: nobody decides it again, as its change is kept in place of the votes."""
+    _, parts = both_dead()
+    turn = parts[R1].gone_on().propose(removal(4, heir=1), is_stable=False)
+    assert turn.must_keep
+    again = starting(R1, adopted(5), turn.after.votes, votes_are_proven=True)
+    assert again == Deciding(R1, turn.after.members, turn.after.votes)
+    late = Prepare(2, adopted(5).hash, Ballot(90, R2))
+    told = Decided(2, adopted(5).hash, removal(5, heir=1))
+    assert again.receive(R2, late).letters == (Letter(R2, told),)
+
+
+def test_effects_that_come_later_leave_the_votes_behind_them() -> None:
+    """One epoch after the other becomes durable here, while the third is voted on."""
+    after, parts = both_dead()
+    part = parts[R1].gone_on().propose(removal(4, heir=1), is_stable=False).after
+    turn = part.durably_applied(after)
+    assert turn.must_keep
+    assert turn.after.votes == Votes(3, promised=part.votes.promised)
+    assert turn.after.members == after
+    # A power cut between the two leaves what was kept before.
+    kept = starting(R1, after, part.votes, votes_are_proven=True)
+    assert kept.votes == turn.after.votes
+
+
+def test_a_member_that_lacks_a_decision_does_not_vote_for_the_next_one() -> None:
+    """V12: it would count by the members of before."""
+    after, _ = both_dead()
+    part = starting(R3, adopted(5), None, votes_are_proven=True)
+    ballot = Ballot(1, R1)
+    accept = Accept(3, after.hash, ballot, removal(4, heir=1))
+    assert part.receive(R1, accept) == (part, False, (Letter(R1, NotHere(3, ballot, 1)),))
+    assert part.receive(R1, Decided(3, after.hash, removal(4, heir=1))) == Turn(part)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Add(R4, contact(4), JoinToken(bytes(32), NOW)),
+        renamed(1, "x"),
+        removal(3, heir=1),
+        removal(3, heir=1, how=Removal.WITHOUT_MAJORITY),
+        Revoke(b"\x7c", 2_000, 1_000),
+    ],
+)
+def test_newer_members_prove_the_change_that_leads_to_them(change: Change) -> None:
+    """The folder of the only region that had its effect is lost, and the others know its hash."""
+    part = starting(R2, adopted(3), None, votes_are_proven=True)
+    turn = part.proved_by(apply(adopted(3), change))
+    assert turn.must_keep
+    assert turn.after.votes.decided == change
+
+
+def test_members_that_are_not_newer_or_of_another_history_prove_nothing() -> None:
+    part = starting(R2, apply(adopted(3), renamed(1, "x")), None, votes_are_proven=True)
+    other = apply(apply(adopted(3), renamed(1, "y")), renamed(2, "z"))
+    twice = apply(apply(part.members, renamed(2, "y")), renamed(2, "z"))
+    for known in (part.members, adopted(3), other, twice):
+        assert part.proved_by(known) == Turn(part)
+
+
+def test_an_impossible_change_is_neither_accepted_nor_finished() -> None:
+    """One member that accepted it would have all others propose it for ever."""
+    parts = parts_of(adopted(3))
+    hash_, made_up = adopted(3).hash, removal(9, heir=1)
+    with pytest.raises(MembersError, match="there is no region 9"):
+        parts[R2].receive(R3, Accept(2, hash_, Ballot(1, R3), made_up))
+    begun = parts[R1].propose(renamed(1, "x"), is_stable=True).after
+    assert begun.proposal is not None
+    ballot = begun.proposal.ballot
+    with pytest.raises(MembersError, match="there is no region 9"):
+        begun.receive(R3, Promise(2, ballot, Vote(Ballot(1, R3), made_up)))
+    propose(parts, R1, renamed(1, "x"))
+    assert decided(parts) == {renamed(1, "x")}
+
+
+def test_behind_the_last_ballot_none_is_begun() -> None:
+    """It could not be kept; who claims that ballot is no member."""
+    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = part.receive(R2, Prepare(2, part.members.hash, Ballot(COUNTER_MAX, R2))).after
+    with pytest.raises(MembersError, match="the last ballot of epoch 2"):
+        part.propose(renamed(1, "x"), is_stable=True)
 
 
 def test_a_message_of_another_history_is_a_fork() -> None:
@@ -383,13 +499,14 @@ def test_a_message_of_another_history_is_a_fork() -> None:
 def recovered(parts: Parts, region: RegionId) -> None:
     """The folder of a region is put back to before its first vote; all others answer."""
     part = starting(region, parts[region].members, None, votes_are_proven=False)
-    ballots, decisions = [], []
+    ballots, decisions, votes = [], [], []
     for other in sorted(parts.keys() - {region}):
-        parts[other], ballot = parts[other].forgotten_by(region)
+        parts[other], ballot, vote = parts[other].forgotten_by(region)
         ballots.append(ballot)
         decisions.append(parts[other].votes.decided)
+        votes += [] if vote is None else [vote]
     known = next((one for one in decisions if one is not None), None)
-    parts[region] = part.answered(ballots, known).after
+    parts[region] = part.answered(ballots, known, accepted=votes).after
 
 
 def test_a_restored_folder_votes_when_all_have_answered() -> None:
@@ -464,6 +581,77 @@ def test_a_restored_member_hears_what_was_decided() -> None:
     assert decided(parts) == {removal(2, heir=1)}
 
 
+def test_a_member_that_answers_again_keeps_a_ballot_that_began_after_its_first_answer() -> None:
+    """Two that wait for a dead region ask each other until they have decided its removal."""
+    part = parts_of(adopted(3))[R1]
+    first = part.propose(removal(3, heir=1), is_stable=True).after
+    assert first.proposal is not None
+    first = first.receive(R3, Nack(2, first.proposal.ballot, Ballot(5, R3))).after
+    answered, known, _ = first.forgotten_by(R2)
+    assert known == Ballot(1, R1)
+
+    again = answered.propose(removal(3, heir=1), is_stable=True).after
+    assert again.proposal is not None
+    ballot = again.proposal.ballot
+    assert ballot == Ballot(6, R1)
+    again = again.receive(R2, Promise(2, ballot, None)).after
+    kept, known, _ = again.forgotten_by(R2, answered_at=answered.counter)
+    assert (kept.proposal, known) == (again.proposal, ballot)
+    for answered_at in (again.counter, COUNTER_MAX):
+        assert again.forgotten_by(R2, answered_at=answered_at)[0].proposal is None
+
+
+def test_a_member_that_answers_gives_up_a_removal_that_counts_on_a_seal() -> None:
+    """The region may have lost its seal, and writes."""
+    for how, stays in ((Removal.SEALED, False), (Removal.FORCED, True)):
+        part = parts_of(adopted(3))[R1].propose(removal(2, 1, how), is_stable=True).after
+        after, _, vote = part.forgotten_by(R2)
+        assert (after.proposal is not None, vote) == (stays, None)
+        other, _, _ = part.forgotten_by(R3)
+        assert other.proposal is not None
+        again, _, _ = part.forgotten_by(R2, answered_at=0)
+        assert (again.proposal is not None) == stays, "a seal is asked for before its ballot"
+
+
+def test_a_sealed_region_hears_of_its_removal_from_who_proposed_it() -> None:
+    """A member that has promised another ballot did not vote itself, but others may have."""
+    part, change = parts_of(adopted(3))[R1], removal(2, 1, Removal.SEALED)
+    part = part.propose(change, is_stable=True).after
+    assert part.proposal is not None
+    ballot, asked = part.proposal.ballot, part.proposal.asked
+    part = part.receive(R3, Prepare(2, part.members.hash, Ballot(9, R3))).after
+    for one in asked:
+        if one != R1:
+            part = part.receive(one, Promise(2, ballot, None)).after
+    assert part.votes.accepted is None
+    assert part.proposal is not None
+    assert part.proposal.change == change
+    after, known, vote = part.forgotten_by(R2)
+    assert (after.proposal, known, vote) == (None, Ballot(9, R3), Vote(ballot, change))
+
+
+def test_a_recovering_member_takes_over_the_vote_of_the_highest_ballot() -> None:
+    """V18: 1 and 2 have voted and 1 knows the decision; both lose their folders, one after the
+    other, and nobody else has heard of it."""
+    parts = parts_of(adopted(3))
+    first, second = renamed(1, "a"), renamed(2, "b")
+    turn = parts[R1].propose(first, is_stable=True)
+    run(parts, R1, turn, lost=lambda sender, to, message: to == R3 or isinstance(message, Decided))
+    assert parts[R1].votes.decided == first
+    recovered(parts, R1)
+    recovered(parts, R2)
+    propose(parts, R3, second)
+    assert decided(parts) == {first}
+
+
+def test_a_recovering_member_keeps_the_highest_of_several_votes() -> None:
+    part = starting(R3, adopted(3), None, votes_are_proven=False)
+    low, high = (Vote(Ballot(n, R1), removal(n, heir=3)) for n in (1, 2))
+    for votes in ([low, high], [high, low]):
+        after = part.answered([NO_BALLOT], accepted=votes).after
+        assert (after.votes.accepted, after.votes.promised) == (high, high.ballot)
+
+
 # --- Before the first epoch -----------------------------------------------------------------------
 
 
@@ -494,6 +682,19 @@ def test_a_single_region_adopts_by_itself() -> None:
     parts = unadopted(1)
     propose(parts, R1, adopt_of(1))
     assert decided(parts) == {adopt_of(1)}
+
+
+def test_an_adoption_is_finished_by_those_who_are_left() -> None:
+    """Region 3 promised and died, and cannot be taken out before there are members."""
+    parts = unadopted(1, 2, 3)
+    turn = parts[R1].propose(adopt_of(1, 2, 3), is_stable=True)
+    run(parts, R1, turn, lost=lambda _, to, message: to == 3 and isinstance(message, Accept))
+    del parts[R3]
+    assert decided(parts) == {None}
+    dead = Adopted(R3, bytes(16), contact(3))
+    without = Adopt((*adopt_of(1, 2).regions, dead))
+    run(parts, R2, parts[R2].propose(without, is_stable=True, survivors=[R1, R2]))
+    assert decided(parts) == {adopt_of(1, 2, 3)}
 
 
 def test_files_that_name_different_regions_lead_to_one_history() -> None:

@@ -2,14 +2,14 @@
 
 Every state is visited that members can reach with so many attempts, crashes, restores and deaths;
 see ``world.py``.  A member that knew of two decisions would raise ``ForkError``; all decisions that
-were ever kept are compared besides.
+were ever kept are compared besides, also those that all have forgotten.
 """
 
 from collections.abc import Mapping
 
 import pytest
 
-from crdtstream.core.membership.changes import Change
+from crdtstream.core.member_changes import Change
 from tests.membership.world import Faults, World, adopted, removal, renamed
 
 EACH_OTHER: Mapping[int, Change] = {0: removal(2, heir=1), 1: removal(1, heir=2)}
@@ -34,8 +34,32 @@ def test_two_remove_each_other_while_a_folder_is_restored() -> None:
     check(3, EACH_OTHER, Faults(proposals=2, restores=1), states_min=4000)
 
 
+@pytest.mark.long
+def test_folders_are_restored_one_after_the_other() -> None:
+    """V18: who recovers votes for what another one has voted for.  Its lost vote may have been one
+    of a majority, and the next folder that is lost the last that had the decision."""
+    check(3, EACH_OTHER, Faults(proposals=2, restores=2), states_min=30_000)
+
+
 def test_four_members_in_every_order() -> None:
     check(4, EACH_OTHER, Faults(proposals=2), states_min=2000)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(proposals=3),
+        Faults(proposals=2, crashes=1),
+        pytest.param(Faults(proposals=3, crashes=1), marks=pytest.mark.long),
+    ],
+)
+def test_two_go_on_before_the_effect_of_the_first_change_has_come(faults: Faults) -> None:
+    """V4, V5: the decision stands for its votes; both want to remove the third, each as heir."""
+    first = renamed(1, "a")
+    behind: dict[int, Change] = {0: removal(3, heir=1), 1: removal(3, heir=2)}
+    world = World(adopted(3), {0: first}, behind)
+    world.explore(faults, checks_progress=False)
+    assert world.decided == {first, *behind.values()}
 
 
 @pytest.mark.long
@@ -60,6 +84,8 @@ def test_with_crashes_and_deaths(count: int, wishes: Mapping[int, Change], fault
         (3, THREE, Faults(3, 0, 0, 0)),
         (4, EACH_OTHER, Faults(2, 1, 0, 1)),
         (4, EACH_OTHER, Faults(2, 0, 1, 0)),
+        (3, EACH_OTHER, Faults(3, 0, 2, 0)),
+        (3, EACH_OTHER, Faults(2, 0, 3, 0)),
     ],
 )
 def test_more_attempts_and_faults(count: int, wishes: Mapping[int, Change], faults: Faults) -> None:

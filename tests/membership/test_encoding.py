@@ -1,6 +1,7 @@
 """Votes and members, to bytes and back; what cannot be is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -8,26 +9,35 @@ import pytest
 from crdtstream.core.checkpoint.contents import ContentError, packed, unpacked
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Removal
+from crdtstream.core.member_changes import Removal, Revoke
 from crdtstream.core.membership.contents import MembersContent, VotesContent
 from crdtstream.core.membership.deciding import Ballot, Vote, Votes
 from crdtstream.core.membership.encoding import (
+    Kept,
+    Numbered,
+    Said,
+    decode_kept,
     decode_members,
+    decode_said,
     decode_votes,
+    encode_kept,
     encode_members,
+    encode_said,
     encode_votes,
 )
-from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.membership.members import EPOCHS_MAX, Members, apply
 from tests.membership.test_members import activate, add
-from tests.membership.world import adopted, removal, renamed
+from tests.membership.world import adopted, instance, removal, renamed
 
 R2 = RegionId(2)
 
 
 def lived() -> Members:
-    """A region of each status, numbers that are drawn, a cut, and dots of some epochs."""
+    """A region of each status, numbers that are drawn, a cut, dots of some epochs, and two revoked
+    certificates."""
     members = apply(adopted(3), removal(2, 1, Removal.WITHOUT_MAJORITY), Dot(RegionId(1), 7))
-    return apply(members.with_cut(R2, 0), add(9))
+    members = apply(members.with_cut(R2, 0), add(9))
+    return apply(apply(members, Revoke(b"\x7c", 2_000, 1_000)), Revoke(b"\x19", 3_000, 1_000))
 
 
 VOTES = (
@@ -35,7 +45,21 @@ VOTES = (
     Votes(7, Ballot(3, R2)),
     Votes(7, Ballot(3, R2), Vote(Ballot(2, RegionId(1)), renamed(1, "x"))),
     Votes(7, Ballot(3, R2), Vote(Ballot(3, R2), renamed(1, "x")), removal(3, heir=1)),
+    Votes(7, Ballot(3, R2), earlier=(renamed(1, "x"), removal(3, heir=1))),
 )
+
+
+def test_recent_changes_are_read_as_they_were_kept_and_checked() -> None:
+    recent = (Numbered(2, renamed(1, "x")), Numbered(3, removal(3, heir=1)))
+    kept = Kept(instance(1), VOTES[1], adopted(3), recent=recent)
+    assert decode_kept(encode_kept(kept)) == kept
+    said = Said(instance(1), adopted(3), epoch=4, recent=recent)
+    assert decode_said(encode_said(said)) == said
+    for wrong in (Numbered(0, renamed(1, "x")), Numbered(EPOCHS_MAX + 1, renamed(1, "x"))):
+        with pytest.raises(ContentError, match="recent: an epoch is out of range"):
+            decode_kept(encode_kept(replace(kept, recent=(wrong,))))
+        with pytest.raises(ContentError, match="recent: an epoch is out of range"):
+            decode_said(encode_said(replace(said, recent=(wrong,))))
 
 
 @pytest.mark.parametrize("votes", VOTES)
@@ -84,6 +108,15 @@ WRONG: dict[str, Callable[[list[object]], object]] = {
     "a hash of another length": lambda all_: [all_[0], [[b"x", None]], 0],
     "there is no dot 0:1": lambda all_: [all_[0], [[bytes(32), [0, 1]]], 0],
     "region 1 cannot be so": lambda all_: [all_[0], [], 0],
+    "the revoked certificates do not ascend": lambda all_: [*all_[:3], all_[3][::-1]],  # type: ignore[index]
+    "one epoch revoked two": lambda all_: [*all_[:3], [[b"\1", 9, 1, 4], [b"\2", 9, 1, 4]]],
+    "was revoked at epoch 1": lambda all_: [*all_[:3], [[b"\1", 9, 1, 1]]],
+    "was revoked at epoch 9": lambda all_: [*all_[:3], [[b"\1", 9, 1, 9]]],
+    "a serial number is above 0": lambda all_: [*all_[:3], [[b"", 9, 1, 4]]],
+    "1025 revoked certificates, of 1024": lambda all_: [
+        *all_[:3],
+        [[number.to_bytes(2, "big"), 9, 1, 4] for number in range(256, 256 + 1025)],
+    ],
 }
 
 
@@ -92,6 +125,16 @@ def test_members_that_cannot_be_are_refused(reason: str) -> None:
     content = unpacked(encode_members(lived()), list[object])
     with pytest.raises(ContentError, match=reason):
         decode_members(_packed(WRONG[reason](content)))
+
+
+def test_no_region_inherits_from_itself_by_others() -> None:
+    """A search for its heir would never end."""
+    members = apply(apply(adopted(3), removal(2, heir=3)), removal(3, heir=1))
+    assert decode_members(encode_members(members)) == members
+    first, second, third = members.regions
+    circle = replace(members, regions=(first, second, replace(third, heir=R2)))
+    with pytest.raises(ContentError, match="region 3 has the heir 2, who is none"):
+        decode_members(encode_members(circle))
 
 
 @pytest.mark.parametrize(

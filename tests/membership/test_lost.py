@@ -1,10 +1,18 @@
-"""What of a version vector exists nowhere, and the sentence that says so."""
+"""Lost effects of a version vector, and the sentence that names them."""
 
 import pytest
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.lost import End, Ends, lost_of, removed_ends, told_lost
+from crdtstream.core.membership.lost import (
+    End,
+    Ends,
+    existing,
+    lost_of,
+    removed_ends,
+    sooner,
+    told_lost,
+)
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 
@@ -53,6 +61,26 @@ def test_effects_beyond_a_known_end_are_lost(vv: VersionVector, ends: Ends, told
     assert (told_lost(lost) if lost else "") == told
 
 
+def test_of_two_ends_of_a_region_the_lower_one_counts() -> None:
+    removed, cloned = End(5), End(3, "was cloned")
+    assert sooner({R3: removed}, {R3: cloned}) == sooner({R3: cloned}, {R3: removed})
+    assert sooner({R3: removed}, {R3: cloned, R4: removed}) == {R3: cloned, R4: removed}
+
+
 def test_it_is_counted_how_many_a_reader_had() -> None:
     (lost,) = lost_of({R3: 1204400}, ONE_REMOVED)
     assert lost.effects == 90
+
+
+@pytest.mark.parametrize(
+    ("vv", "exists"),
+    [
+        ({}, {}),
+        ({R1: 5, R3: 7}, {R1: 5, R3: 7}),
+        ({R1: 5, R3: 9, R4: 2}, {R1: 5, R3: 7}),
+    ],
+)
+def test_existing_effects_are_those_that_are_not_lost(
+    vv: VersionVector, exists: VersionVector
+) -> None:
+    assert existing(vv, TWO_REMOVED) == exists

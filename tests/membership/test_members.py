@@ -1,4 +1,4 @@
-"""Which change follows which, and what the members are afterwards."""
+"""Changes that may follow each other, and the members after each."""
 
 import random
 from dataclasses import replace
@@ -7,7 +7,8 @@ import pytest
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
+    SECONDS_MAX,
     Activate,
     Add,
     Adopt,
@@ -18,6 +19,7 @@ from crdtstream.core.membership.changes import (
     MembersError,
     Removal,
     Remove,
+    Revoke,
     Update,
     decode_change,
     encode_change,
@@ -59,6 +61,7 @@ CHANGES: tuple[Change, ...] = (
     activate(4),
     renamed(1, "us"),
     *(removal(1, 2, how) for how in Removal),
+    Revoke(b"\x7c", 2_000, 1_000),
 )
 
 
@@ -67,11 +70,11 @@ CHANGES: tuple[Change, ...] = (
 
 def test_a_region_joins_votes_and_leaves() -> None:
     members = adopted(3)
-    assert members.voters == members.counts_for_wait == (1, 2, 3)
+    assert members.voters == (1, 2, 3)
 
     members = apply(members, add(4))
-    assert members.voters == members.counts_for_wait == (1, 2, 3)
-    assert members.counts_for_stability({}) == members.remaining == (1, 2, 3, 4)
+    assert members.voters == (1, 2, 3)
+    assert members.remaining == (1, 2, 3, 4)
 
     members = apply(members, activate(4))
     assert members.voters == (1, 2, 3, 4)
@@ -83,16 +86,6 @@ def test_a_region_joins_votes_and_leaves() -> None:
     assert members.voters == members.remaining == (1, 3, 4)
     assert members.removed == (2,)
     assert members.epoch == 4
-
-
-def test_a_removed_region_counts_for_stability_until_its_cut_is_reached() -> None:
-    members = apply(adopted(2), removal(2, heir=1))
-    assert members.counts_for_stability({R2: 99}) == (1, 2)
-    members = members.with_cut(R2, 7)
-    assert members.counts_for_stability({R2: 6}) == (1, 2)
-    assert members.counts_for_stability({R2: 7}) == (1,)
-    # One that never issued anything counts no more once that is known.
-    assert members.with_cut(R2, 0).counts_for_stability({}) == (1,)
 
 
 def test_the_heir_is_named_and_does_not_move() -> None:
@@ -186,7 +179,7 @@ def test_a_change_that_does_not_follow_is_refused(change: Change, reason: str) -
         apply(adopted(3), change)
 
 
-def test_what_was_removed_stays_removed() -> None:
+def test_a_removed_region_stays_removed() -> None:
     members = after(adopted(3), removal(2, heir=1))
     for change in (removal(2, heir=1), renamed(2, "again"), activate(2), removal(3, heir=2)):
         with pytest.raises(MembersError, match="region 2 is removed, not"):
@@ -218,20 +211,21 @@ def test_the_first_change_adopts_the_files() -> None:
     with pytest.raises(MembersError, match="crdtstream crdb adopt"):
         apply(Members(), add(1))
     assert Members().epoch == 0
-    assert Members().voters == Members().counts_for_stability({}) == ()
+    assert Members().voters == Members().remaining == ()
 
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (lambda: Contact("", "a:1"), "name: '' is not 1 to 64 printable"),
-        (lambda: Contact("a\n", "a:1"), "name"),
-        (lambda: Contact("a" * 65, "a:1"), "name"),
-        (lambda: Contact("a", "a"), "grpc: 'a' is not host:port"),
+        (lambda: Contact("", "a:1"), "fqdn: '' is not 1 to 64 printable"),
+        (lambda: Contact("a\n", "a:1"), "fqdn"),
+        (lambda: Contact("a" * 65, "a:1"), "fqdn"),
+        (lambda: Contact("a", "a"), "replication_endpoint: 'a' is not host:port"),
         (lambda: Contact("a", "a:0"), "is not host:port"),
         (lambda: Contact("a", "a:65536"), "is not host:port"),
         (lambda: Contact("a", ":1"), "is not host:port"),
-        (lambda: Contact("a", "a:1", http="b:x"), "http"),
+        (lambda: Contact("a", "a:1", resp="b"), "^endpoint: 'b' is not host:port"),
+        (lambda: Contact("a", "a:1", http="b:x"), "url: 'b:x' is not host:port"),
         (lambda: Contact("a", "a:1", certificates=("x",) * 17), "certificates: more than 16"),
         (lambda: JoinToken(b"short", Millis(1)), "a hash has 32 bytes"),
         (lambda: JoinToken(bytes(32), Millis(-1)), "check the clock"),
@@ -239,9 +233,14 @@ def test_the_first_change_adopts_the_files() -> None:
         (lambda: Adopt(()), "name each region once"),
         (lambda: removal(2, heir=2), "cannot inherit from itself"),
         (lambda: removal(0, heir=2), "is not in 1 to 1023"),
+        (lambda: Revoke(b"", 2, 1), "a serial number is above 0"),
+        (lambda: Revoke(b"\x00\x01", 2, 1), "a serial number is above 0"),
+        (lambda: Revoke(b"\x01" * 21, 2, 1), "has at most 20 bytes"),
+        (lambda: Revoke(b"\x01", -1, 1), "-1 is no time between 1970 and 9999"),
+        (lambda: Revoke(b"\x01", 1, SECONDS_MAX + 1), "is no time between 1970 and 9999"),
     ],
 )
-def test_what_no_change_can_say_is_refused(wrong: object, reason: str) -> None:
+def test_malformed_changes_are_refused(wrong: object, reason: str) -> None:
     assert callable(wrong)
     with pytest.raises(MembersError, match=reason):
         wrong()
@@ -307,6 +306,36 @@ def test_a_fork_is_told_with_both_lists() -> None:
         assert other.listed() in str(raised.value)
 
 
+LIVED = after(adopted(4), removal(2, heir=1), add(5)).with_cut(R2, 4)
+GONE_ON = after(LIVED.with_cut(R2, None), activate(5), renamed(1, "x"), removal(3, heir=4))
+# What a region is told to have become, though its history says nothing of it.
+MADE_UP: dict[str, tuple[RegionId, dict[str, object]]] = {
+    "a removed region is active": (R2, {"status": Status.ACTIVE, "heir": None}),
+    "a removed region has another heir": (R2, {"heir": R4}),
+    "it was removed later": (R2, {"changed": 4}),
+    "an active region joins": (R1, {"status": Status.JOINING, "instance": b"", "token": TOKEN}),
+    "a folder is another one": (R1, {"instance": instance(9)}),
+    "it has moved without a change": (R4, {"contact": contact(4, "y")}),
+    "it was added at another epoch": (RegionId(5), {"added": 4}),
+    "it was there all the time": (RegionId(5), {"region": RegionId(6)}),
+}
+
+
+def test_a_longer_history_takes_its_regions_on() -> None:
+    assert newest(LIVED, [GONE_ON]) == GONE_ON
+
+
+@pytest.mark.parametrize("made_up", MADE_UP)
+def test_regions_that_cannot_have_become_so_are_refused(made_up: str) -> None:
+    region, change = MADE_UP[made_up]
+    regions = tuple(
+        replace(one, **change) if one.region == region else one  # type: ignore[arg-type]
+        for one in GONE_ON.regions
+    )
+    with pytest.raises(ForkError, match="cannot have become what it is told to be"):
+        newest(LIVED, [replace(GONE_ON, regions=regions)])
+
+
 def test_effects_of_equal_epoch_and_hash_are_one() -> None:
     """Any region that knows a decision may issue it; the smallest dot stands in every order."""
     members = adopted(2)
@@ -354,6 +383,6 @@ def test_each_change_is_in_every_later_hash() -> None:
     assert here.hash != there.hash
 
 
-def test_how_a_region_was_removed_is_part_of_the_change() -> None:
+def test_the_kind_of_a_removal_is_part_of_the_change() -> None:
     hashes = {apply(adopted(3), Remove(R2, R1, how)).hash for how in Removal}
     assert len(hashes) == len(Removal)

@@ -1,5 +1,8 @@
 """Every way in which members can decide one epoch: all interleavings of their messages and faults.
 
+A change that was decided stays decided, though its folders are restored: what a member once knew is
+compared with what any of them comes to know.
+
 The network keeps each message that was sent and may deliver it at any time, again and again, or
 never.  So loss, repetition and disorder need no steps of their own.  A member may crash (it has
 then what was durable), be put back to before its first vote (a restored folder), or die.
@@ -14,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Adopt,
     Adopted,
     Change,
@@ -33,7 +36,9 @@ from crdtstream.core.membership.deciding import (
     NotHere,
     Promise,
     Turn,
+    Vote,
     Votes,
+    starting,
 )
 from crdtstream.core.membership.members import Members, apply
 
@@ -66,7 +71,7 @@ def renamed(region: int, name: str) -> Update:
 
 
 class Faults(NamedTuple):
-    """What may still happen."""
+    """Faults that may still happen."""
 
     proposals: int
     crashes: int = 0
@@ -84,6 +89,7 @@ class Node:
         start: counts how often its folder was restored.
         known: by member, the start of it that this one has answered.
         answers: of one that recovers, who has answered it, with what; None: it does not recover.
+        ever: by epoch the changes that it knew to be decided, also before its folder was restored.
     """
 
     part: Deciding
@@ -91,13 +97,14 @@ class Node:
     is_alive: bool = True
     start: int = 0
     known: tuple[int, ...] = ()
-    answers: tuple[tuple[int, Ballot, Change | None], ...] | None = None
+    answers: tuple[tuple[int, Ballot, Change | None, Vote | None], ...] | None = None
+    ever: frozenset[tuple[int, Change]] = frozenset()
 
     def key(self) -> object:
         part = self.part
         return (
             *(part.here, part.votes, part.may_vote, part.proposal, part.seen),
-            *(self.durable, self.is_alive, self.start, self.known, self.answers),
+            *(self.durable, self.is_alive, self.start, self.known, self.answers, self.ever),
         )
 
 
@@ -118,11 +125,13 @@ class World:
 
     Attributes:
         wishes: by member the change that it proposes; others propose nothing.
-        restored: what a restored folder has of votes.
+        behind: by member what it proposes for the next epoch once it knows a decision, whose effect
+            is still to follow.
     """
 
     members: Members
     wishes: dict[int, Change]
+    behind: dict[int, Change] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     decided: set[Change] = field(default_factory=set)
@@ -155,6 +164,8 @@ class World:
         waiting = deque([begin])
         while waiting:
             state = waiting.popleft()
+            ever = frozenset().union(*(self.nodes[number].ever for number in state[0]))
+            assert len(ever) == len({epoch for epoch, _ in ever}), self.shown(state)
             for after in self._steps(state):
                 after = (after[0], self._pruned(after[0], after[1]), after[2])
                 if after not in reached:
@@ -178,18 +189,26 @@ class World:
             part = node.part
             wish = self.wishes.get(at)
             can_propose = part.may_vote and part.votes.decided is None
+            if part.votes.earlier:
+                wish = self.behind.get(at)
             if faults.proposals and wish is not None and can_propose:
-                turn = part.propose(wish, is_stable=True)
+                turn = part.propose(wish, is_stable=not part.votes.earlier)
+                left = faults._replace(proposals=faults.proposals - 1)
+                yield self._after(numbers, mask, left, at, turn)
+            behind = self.behind.get(at)
+            goes_on = part.votes.decided is not None and not part.votes.earlier
+            if faults.proposals and behind is not None and goes_on:
+                turn = part.gone_on().propose(behind, is_stable=False)
                 left = faults._replace(proposals=faults.proposals - 1)
                 yield self._after(numbers, mask, left, at, turn)
             if faults.crashes and (part.votes != node.durable or part.proposal is not None):
                 left = faults._replace(crashes=faults.crashes - 1)
-                yield (_put(numbers, at, self._number(crashed(node))), mask, left)
+                yield (_put(numbers, at, self._number(crashed(node, self.members))), mask, left)
             if faults.deaths:
                 left = faults._replace(deaths=faults.deaths - 1)
                 dead = self._number(replace(node, is_alive=False))
                 yield (_put(numbers, at, dead), mask, left)
-            if faults.restores:
+            if faults.restores and not any(self.nodes[one].answers is not None for one in numbers):
                 left = faults._replace(restores=faults.restores - 1)
                 yield (_put(numbers, at, self._number(self._restored(node))), mask, left)
             if node.answers is not None:
@@ -262,18 +281,21 @@ class World:
             peer = self.nodes[number]
             if other == at or not peer.is_alive or any(other == one for one, *_ in node.answers):
                 continue
-            part, ballot = peer.part.forgotten_by(region)
+            part, ballot, vote = peer.part.forgotten_by(region)
             known = _put(peer.known, at, node.start)
             answering = _put(numbers, other, self._number(replace(peer, part=part, known=known)))
-            answers = (*node.answers, (other, ballot, part.votes.decided))
+            said = (other, ballot, part.votes.decided, vote)
+            answers = (*node.answers, said)
             if len(answers) < self.count - 1:
                 more = self._number(
                     replace(node, answers=tuple(sorted(answers, key=lambda a: a[0])))
                 )
                 yield (_put(answering, at, more), mask, faults)
                 continue
-            decided = next((change for *_, change in answers if change is not None), None)
-            turn = node.part.answered([ballot for _, ballot, _ in answers], decided)
+            decided = next((change for *_, change, _ in answers if change is not None), None)
+            votes = [vote for *_, vote in answers if vote is not None]
+            ballots = [ballot for _, ballot, *_ in answers]
+            turn = node.part.answered(ballots, decided, accepted=votes)
             ready = replace(node, answers=None)
             after, letters = self._turned(ready, at, turn)
             after_mask = mask | self._addressed(answering, letters)
@@ -295,6 +317,7 @@ class World:
         durable = turn.after.votes if turn.must_keep else node.durable
         if durable.decided is not None:
             self.decided.add(durable.decided)
+            node = replace(node, ever=node.ever | {(durable.epoch, durable.decided)})
         mask = 0
         for to, message in turn.letters:
             index = self.members.voters.index(to)
@@ -304,7 +327,7 @@ class World:
     # --- Progress -------------------------------------------------------------------------------
 
     def _goes_on(self, numbers: tuple[int, ...]) -> bool:
-        """Whether, if more than half live and may vote, each of them can have a change decided."""
+        """True if, with more than half alive and able to vote, each can have a change decided."""
         found = self._can_go_on.get(numbers)
         if found is None:
             nodes = [self.nodes[number] for number in numbers]
@@ -333,7 +356,7 @@ class World:
 
 
 def is_dead(node: Node, sent: Sent) -> bool:
-    """Whether a message can never change the node any more: it is of a start that is over, or an
+    """True if a message cannot change the node any more: it is of a start that is over, or an
     answer to an attempt that is, and no ballot is used twice."""
     if (
         not node.is_alive
@@ -345,20 +368,22 @@ def is_dead(node: Node, sent: Sent) -> bool:
         case Promise() | Accepted() | Nack() | NotHere():
             proposal = node.part.proposal
             return proposal is None or proposal.ballot != sent.message.ballot
-        case Decided():
-            return node.part.votes.decided is not None
+        case Decided(epoch, _, _):
+            votes = node.part.votes
+            return epoch < votes.pending_from + len(votes.pending)
         case _:
             return False
 
 
-def crashed(node: Node) -> Node:
+def crashed(node: Node, members: Members) -> Node:
+    """The node as it starts again: no effect has come to it."""
     part = node.part
-    again = Deciding(part.here, part.members, node.durable, may_vote=part.may_vote)
+    again = starting(part.here, members, node.durable, votes_are_proven=part.may_vote)
     return replace(node, part=again)
 
 
 def finishes(parts: list[Deciding], at: int) -> bool:
-    """Whether a member has something decided, if its messages arrive, in three attempts."""
+    """True if a member has a change decided in three attempts, provided its messages arrive."""
     by_region = {part.here: part for part in parts}
     here = parts[at].here
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Which metrics and labels the files in deploy/ name: in expressions, legends and texts."""
+"""Metrics and labels that the files in deploy/ name: in expressions, legends and texts."""
 
 import json
 import re

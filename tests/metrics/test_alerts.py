@@ -49,6 +49,14 @@ def turning(before: float, after: float, *, scrapes: int) -> str:
     return f"{before}x{scrapes} {after}x200"
 
 
+def certificate(*, begins: int, ends: int) -> dict[str, str]:
+    about = "tls_certificate_not"
+    return {
+        **of_region(f"{about}_before_timestamp_seconds", steady(begins)),
+        **of_region(f"{about}_after_timestamp_seconds", steady(ends)),
+    }
+
+
 def link(**values: float) -> dict[str, str]:
     """A link's figures; its state is live unless that of another one is 1."""
     states = {
@@ -96,6 +104,11 @@ def one(name: str, labels: str, values: str) -> dict[str, str]:
 
 def refusals(reason: str, values: str) -> dict[str, str]:
     return one("crdtstream_refusals_total", f'region="1",reason="{reason}"', values)
+
+
+def logins(reason: str, values: str) -> dict[str, str]:
+    labels = f'region="1",port="grpc",reason="{reason}"'
+    return one("crdtstream_logins_refused_total", labels, values)
 
 
 def unreplicated(*, effects: int, seconds: float) -> dict[str, str]:
@@ -178,6 +191,10 @@ ROWS = [
     Row("CrdtstreamClientsRefused", True, refusals("clients_max", growing(0, 1))),
     Row("CrdtstreamClientsRefused", True, refusals("output_buffer", growing(0, 1))),
     Row("CrdtstreamClientsRefused", False, refusals("no_auth", growing(0, 1))),
+    Row("CrdtstreamWrongPasswords", True, logins("wrong", growing(0, 2))),
+    Row("CrdtstreamWrongPasswords", True, logins("slowed", growing(0, 2))),
+    Row("CrdtstreamWrongPasswords", False, logins("missing", growing(0, 100))),
+    Row("CrdtstreamWrongPasswords", False, logins("wrong", steady(1_000))),
     Row("CrdtstreamMemoryFull", True, refusals("maxmemory", growing(0, 5))),
     Row("CrdtstreamMemoryFull", False, refusals("maxmemory", steady(100))),
     Row("CrdtstreamFolderFull", True, refusals("maxdisk", growing(0, 5))),
@@ -244,6 +261,15 @@ ROWS = [
         one("process_open_fds", SELF, steady(900)) | one("process_max_fds", SELF, steady(1_024))),
     Row("CrdtstreamFilesExhausted", False,
         one("process_open_fds", SELF, steady(90)) | one("process_max_fds", SELF, steady(1_024))),
+    # The time of a test begins at 0; minute 15, since when it must hold, is second 900.
+    Row("CrdtstreamCertificateExpires", True, certificate(begins=0, ends=1_100), 20),
+    Row("CrdtstreamCertificateExpires", False, certificate(begins=0, ends=1_550), 20),
+    Row("CrdtstreamCertificateRefused", True, of_region("tls_certificate_refused", steady(1))),
+    Row("CrdtstreamCertificateRefused", False,
+        of_region("tls_certificate_refused", turning(1, 0, scrapes=4))),
+    Row("CrdtstreamPeersRefused", True,
+        of_region("peer_auth_failures_total", turning(0, 1, scrapes=8))),
+    Row("CrdtstreamPeersRefused", False, of_region("peer_auth_failures_total", steady(7))),
     Row("CrdtstreamFiguresOld", True, of_region("walk_age_seconds", steady(900))),
     Row("CrdtstreamFiguresOld", False, of_region("walk_age_seconds", steady(20))),
 ]  # fmt: skip
@@ -257,7 +283,7 @@ def test_every_alert_is_shown_to_fire_and_not_to_fire() -> None:
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: str(rule["alert"]))
 def test_every_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-    assert set(rule["annotations"]) == {"summary", "description"}
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
     assert rule["annotations"]["summary"].endswith(".")
     assert len(rule["annotations"]["description"]) > 100
 
@@ -301,7 +327,7 @@ def own_regions(name: str, number: int) -> str:
 
 
 def expectation(row: Row, number: int) -> dict[str, object]:
-    """What promtool is to find at that time; it names this expression if it finds other things."""
+    """The alerts that promtool must find at that time; else it names this expression."""
     which = "origin" if 'origin="' in str(row.series) else "region"
     alerts = f'ALERTS{{alertname="{row.alert}",alertstate="firing",{which}="{number}01"}}'
     return {

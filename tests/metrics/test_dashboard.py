@@ -52,7 +52,7 @@ def test_every_panel_asks_the_chosen_source_for_the_chosen_regions() -> None:
                 assert 'region=~"$region"' in selectors, panel["title"]
 
 
-def test_what_an_expression_names_is_found() -> None:
+def test_names_in_an_expression_are_found() -> None:
     use = Use(
         "here",
         'max by (origin) (rate(crdtstream_a_total{kind="x",peer!="2"}[5m]))'

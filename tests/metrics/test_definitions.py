@@ -6,7 +6,15 @@ import sys
 
 import pytest
 
-from crdtstream.metrics.definitions import DEFINITIONS, PREFIX, REGION, SECTIONS, Definition
+from crdtstream.metrics import definitions
+from crdtstream.metrics.definitions import (
+    DEFINITIONS,
+    PREFIX,
+    PROCESS_METRICS,
+    REGION,
+    SECTIONS,
+    Definition,
+)
 from tests.conftest import ROOT
 
 # https://prometheus.io/docs/practices/naming: base units only.
@@ -50,3 +58,9 @@ def test_the_page_of_metrics_is_current() -> None:
     text = (ROOT / "docs" / "metrics.md").read_text()
     for definition in DEFINITIONS:
         assert f"\n| `{definition.name}` |" in text
+
+
+def test_every_definition_has_a_section() -> None:
+    """One without a section would be in no page, and no reader would miss it."""
+    found = [one for one in vars(definitions).values() if isinstance(one, Definition)]
+    assert [one.name for one in found if one not in (*DEFINITIONS, *PROCESS_METRICS)] == []

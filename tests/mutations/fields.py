@@ -21,11 +21,12 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from crdtstream.core.checkpoint import contents, restoring
+from crdtstream.core.checkpoint import contents
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Mode
 from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.whole import restoring
 from tests.harness.checkpoints import parts_of
 from tests.harness.regions import Node
 from tests.mutations.known import known
@@ -70,7 +71,7 @@ def said(images: list[Image]) -> set[Field]:
 
 
 def _columns(body: bytes) -> dict[str, slice]:
-    """Where the columns of a PENDING image are."""
+    """Places of the columns of a PENDING image."""
     is_wide, _, entries, stretches = PENDING_HEAD.unpack_from(body)
     sizes = {
         "keys": (16 if is_wide else 8) * entries,
@@ -112,7 +113,7 @@ def _said(value: object) -> Iterator[Field]:
 
 
 def _nothing(value: Any) -> Any:
-    """What stands for a value that was not written."""
+    """The value in place of one that was not written."""
     match value:
         case None | bool():
             return None if value is None else False
@@ -160,14 +161,14 @@ def images_of(node: Node) -> list[Image]:
 
 
 def restored(node: Node, images: list[Image]) -> list[Image]:
-    """What a region that begins with the images would write."""
+    """Images that a region would write which begins with these."""
     again = Node(node.region, node.mode)
     again.replica.restore(images)
     return images_of(again)
 
 
 def is_noticed(node: Node, images: list[Image], field: Field) -> bool:
-    """Whether a region that is restored without the field is another one, or refuses to be."""
+    """True if a region restored without the field differs, or refuses to be restored."""
     without = [
         image._replace(body=_pending_without(image.body, field))
         if image.kind is Kind.PENDING

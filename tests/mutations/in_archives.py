@@ -59,7 +59,7 @@ ARCHIVES: Final = (
         "        end = _last_before(before_ms)\n"
         "        within = Within(upto_n=read.get(origin, 0), end=end)\n"
         "        slices = lane.slices(within, entries_max=1",
-        (SERVICE + "test_what_a_trim_would_take_is_told_before",),
+        (SERVICE + "test_plan_trim_shows_the_entries_that_a_trim_would_remove",),
         "a trim takes entries of which no file was looked at",
     ),
     Mutation(
@@ -77,5 +77,13 @@ ARCHIVES: Final = (
         "        return {}\n",
         (OFFSETS + "test_tasks_are_cut_by_the_entries_of_the_streams_that_are_read",),
         "minPartitions gives one task with all entries, and others with none",
+    ),
+    Mutation(
+        "a-query-dies-with-the-region-that-it-asked",
+        "crdtstream/spark/stream_source.py",
+        "            if not beyond(upto, self._newest):\n",
+        "            if True:\n",
+        (OFFSETS + "test_effects_of_a_region_that_dies_while_it_is_asked_are_read_later",),
+        "a region that dies between two questions of a query ends the query",
     ),
 )

@@ -171,7 +171,7 @@ COMMANDS: Final = (
         "crdtstream/commands/streams/never_skip.py",
         "            n = min(n, lane.last_n_before(arrived))\n",
         "            n = lane.last_n_before(arrived)\n",
-        (NEVER_SKIP + "test_what_stands_above_the_id_is_given_though_it_arrived_before",),
+        (NEVER_SKIP + "test_entries_above_the_id_are_returned_although_they_arrived_before",),
         "a reader with COUNT skips what he had not come to",
     ),
     Mutation(

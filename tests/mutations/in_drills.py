@@ -92,7 +92,7 @@ DRILLS: Final = (
         DRILL + "drill.py",
         "if any(r == region and begin < ends and step.at < end for",
         "if any(r == region and begin > ends and step.at < end for",
-        (PARSE + "test_what_is_wrong_is_said_with_its_line",),
+        (PARSE + "test_problems_are_reported_with_their_line",),
         "a drill ends in the middle, as one step starts what another one has",
     ),
 )

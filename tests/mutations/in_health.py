@@ -5,12 +5,38 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 FRESH: Final = "tests/region/test_freshness.py::"
+GATE: Final = "tests/region/test_write_gate.py::"
 LEVEL: Final = "tests/region/test_catching_up.py::"
 PAGES: Final = "tests/http/test_pages.py::"
 SERVER: Final = "tests/http/test_server.py::"
 PROGRESS: Final = "tests/replication/test_progress.py::"
 
 HEALTH: Final = (
+    # --- Writes ---
+    Mutation(
+        "the-last-reason-for-refusing-is-told",
+        "crdtstream/region/write_gate.py",
+        "reasons[min(reasons)]",
+        "reasons[max(reasons)]",
+        (GATE + "test_of_several_reasons_the_first_cause_is_told",),
+        "a full disk is told as a lag that ends by itself",
+    ),
+    Mutation(
+        "one-reason-less-opens-the-gate",
+        "crdtstream/region/write_gate.py",
+        "            del reasons[cause]\n",
+        "            reasons.clear()\n",
+        (GATE + "test_writes_are_taken_again_when_no_reason_is_left",),
+        "a region that is to be removed takes writes once it has caught up",
+    ),
+    Mutation(
+        "writes-are-taken-again-unnoticed",
+        "crdtstream/region/write_gate.py",
+        "            self.takes_again = True\n",
+        "            pass\n",
+        (GATE + "test_writes_are_taken_again_when_no_reason_is_left",),
+        "keys that expired while writes were refused stay until somebody asks",
+    ),
     # --- Lag ---
     Mutation(
         "a-silent-peer-has-the-lag-of-its-last-word",
@@ -116,13 +142,13 @@ HEALTH: Final = (
         "crdtstream/region/catching_up.py",
         "if before is None or before.run_id != run_id:",
         "if before is None or before.vv != vv:",
-        (LEVEL + "test_what_a_peer_gets_meanwhile_is_not_waited_for",),
+        (LEVEL + "test_effects_that_peers_get_during_catch_up_are_not_waited_for",),
         "under load a region that came back never takes writes",
     ),
     Mutation(
         "held-effects-are-waited-for",
         "crdtstream/region/catching_up.py",
-        "for origin, n in goal.items() if not self._is_held(origin)}",
+        "for origin, n in goal.items() if not self._peer_runs.is_held(origin)}",
         "for origin, n in goal.items()}",
         (LEVEL + "test_effects_of_a_region_that_recovers_are_not_waited_for",),
         "two regions wait for a third one that waits for a fourth",
@@ -147,9 +173,9 @@ HEALTH: Final = (
     Mutation(
         "silent-connections-stay",
         "crdtstream/http/server.py",
-        "        if not is_answering:\n",
-        "        if self.cycle and not is_answering:\n",
-        (SERVER + "test_who_does_not_finish_a_request_is_cut_off",),
+        "        if not self._is_answering():\n",
+        "        if self.cycle and not self._is_answering():\n",
+        (SERVER + "test_a_connection_with_an_unfinished_request_is_closed",),
         "connections that ask for nothing fill the HTTP port, and the region looks unavailable",
     ),
     Mutation(
@@ -157,7 +183,7 @@ HEALTH: Final = (
         "crdtstream/http/bdbs.py",
         "        if fresh.lag_ms > tolerance_ms:\n",
         "        if fresh.lag_ms > tolerance_ms + 3_600_000:\n",
-        (PAGES + "test_who_is_behind_is_unavailable_to_who_tolerates_less",),
+        (PAGES + "test_a_region_behind_the_tolerated_lag_is_unavailable",),
         "health says yes while the region is stale",
     ),
     Mutation(
@@ -165,7 +191,7 @@ HEALTH: Final = (
         "crdtstream/http/bdbs.py",
         'fresh.is_minority and self._settings.availability_in_minority == "unavailable"',
         'fresh.is_minority and self._settings.availability_in_minority == "never"',
-        (PAGES + "test_who_hears_a_minority_is_available_unless_asked_for_the_lag",),
+        (PAGES + "test_a_region_in_a_minority_is_unavailable_in_the_lag_check_only",),
         "health says yes in a region that is cut off from the others",
     ),
 )

@@ -61,7 +61,7 @@ LAG: Final = (
         "crdtstream/region/lag.py",
         "        self._has_earlier = self._marked_n > 0\n",
         "        self._has_earlier = False\n",
-        (TABLES + "test_what_an_earlier_run_issued_counts_until_a_peer_speaks",),
+        (TABLES + "test_effects_of_an_earlier_run_count_as_lag_until_a_peer_reports",),
         "I15: a restart while links are cut lets the bound begin again",
     ),
     Mutation(
@@ -77,7 +77,7 @@ LAG: Final = (
         "crdtstream/commands/documentation/stream.py",
         "XACK key group id...\n    since 5.0.0; flags write fast; here despite_lag;",
         "XACK key group id...\n    since 5.0.0; flags write fast;",
-        (TABLES + "test_what_is_refused_and_what_goes_on",),
+        (TABLES + "test_writes_of_data_are_refused_at_the_bound_and_other_commands_run",),
         "consumers stand still while links are cut",
     ),
     Mutation(
@@ -87,7 +87,7 @@ LAG: Final = (
         "if before == due]",
         (
             TABLES + "test_a_throttled_write_waits_no_longer_than_its_time",
-            "tests/sim/test_histories.py::test_what_was_found_stays_mended",
+            "tests/sim/test_histories.py::test_mended_histories_do_not_fail_again",
         ),
         "I7: a client of a throttled write is never answered",
     ),

@@ -26,7 +26,7 @@ LOST_EFFECTS: Final = (
         "crdtstream/commands/beyond_redis/tokens.py",
         "        refuse_lost(replica, token)\n",
         "",
-        (OF_COMMANDS + "test_what_names_lost_effects_is_answered_at_once",),
+        (OF_COMMANDS + "test_tokens_and_cursors_of_lost_effects_are_answered_at_once",),
         "M17: a client that failed over from a removed region waits for what will never come",
     ),
     Mutation(
@@ -34,7 +34,7 @@ LOST_EFFECTS: Final = (
         "crdtstream/commands/beyond_redis/cursor.py",
         "    refuse_lost(replica, cursor)\n",
         "",
-        (OF_COMMANDS + "test_what_names_lost_effects_is_answered_at_once",),
+        (OF_COMMANDS + "test_tokens_and_cursors_of_lost_effects_are_answered_at_once",),
         "M17: a reader never hears that what it has had exists nowhere",
     ),
     Mutation(
@@ -56,19 +56,31 @@ LOST_EFFECTS: Final = (
     Mutation(
         "blocked-clients-are-not-looked-at-when-the-cut-is-final",
         REGION,
-        "        for session, reply in self.database.serve_all(self.replica.now):\n"
-        "            self._answer(session, reply)\n        self.tick.open()\n\n    def _issue",
-        "        self.tick.open()\n\n    def _issue",
+        (
+            "        self.clients.serve_all(self.replica.now)\n"
+            "        self.tick.open()\n"
+            "\n"
+            "    @property\n"
+        ),
+        "        self.tick.open()\n\n    @property\n",
         (OF_REGION + "test_blocked_clients_are_answered_when_the_cut_is_final",),
         "who began to wait before the cut was final waits for ever",
     ),
     Mutation(
         "readers-are-not-looked-at-when-the-cut-is-final",
         REGION,
-        "in self.database.serve_all(self.replica.now):\n"
-        "            self._answer(session, reply)\n        self.tick.open()\n\n    def _issue",
-        "in self.database.settle_acks(self.replica.now):\n"
-        "            self._answer(session, reply)\n        self.tick.open()\n\n    def _issue",
+        (
+            "        self.clients.serve_all(self.replica.now)\n"
+            "        self.tick.open()\n"
+            "\n"
+            "    @property\n"
+        ),
+        (
+            "        self.clients.settle_acks(self.replica.now)\n"
+            "        self.tick.open()\n"
+            "\n"
+            "    @property\n"
+        ),
         (OF_REGION + "test_blocked_clients_are_answered_when_the_cut_is_final",),
         "a blocked CRDT.XREAD of a quiet stream waits for ever",
     ),
@@ -76,7 +88,7 @@ LOST_EFFECTS: Final = (
         "a-restarted-node-does-not-know-what-is-lost",
         REGION,
         "        if cuts.keys() == self._cuts_noted:\n",
-        "        if cuts.keys() == self._cuts_noted or not self._clients:\n",
+        "        if cuts.keys() == self._cuts_noted or not self.clients._clients:\n",
         (OF_REGION + "test_a_restarted_node_knows_what_is_lost",),
         "after a restart a lost token waits for ever again",
     ),
@@ -84,9 +96,9 @@ LOST_EFFECTS: Final = (
     Mutation(
         "a-query-clamps-silently",
         SOURCE,
-        '                self._lost(f"{told}, and the checkpoint names {lost} of them")\n',
-        "",
-        (OF_OFFSETS + "test_what_a_removed_region_lost_ends_a_query",),
+        'self._lost(f"{told_lost(end)}, and the checkpoint names {lost} of them")\n',
+        "pass\n",
+        (OF_OFFSETS + "test_a_query_ends_on_lost_effects_of_a_removed_region",),
         "M17: a query with failOnDataLoss goes on, and nobody hears that rows exist in it alone",
     ),
     Mutation(
@@ -118,13 +130,13 @@ LOST_EFFECTS: Final = (
         "crdtstream/admin/client.py",
         "counted = min(n, ends[origin].last_n) if origin in ends else n",
         "counted = n",
-        (OF_CLI + "test_what_a_removed_region_lost_is_lacking_nowhere",),
+        (OF_CLI + "test_lost_effects_of_a_removed_region_are_lacking_nowhere",),
         "`sync wait` waits, and `status` tells of a lag, for what will never come",
     ),
     Mutation(
         "a-plan-above-what-exists-is-made",
         QUERY,
-        "        await self._refuse_lost(above, context)\n",
+        "        await self._must_know(above, context)\n",
         "",
         (OF_QUERY + "test_calls_that_name_lost_effects_are_refused_and_others_are_not",),
         "M17: a program that has read what exists nowhere never hears of it",
@@ -132,7 +144,7 @@ LOST_EFFECTS: Final = (
     Mutation(
         "what-exists-nowhere-is-only-behind",
         QUERY,
-        "        await self._refuse_lost(vv, context)\n",
+        "        await self._must_know(vector, context)\n",
         "",
         (OF_QUERY + "test_calls_that_name_lost_effects_are_refused_and_others_are_not",),
         "a program asks one region after the other for what none will ever have",
@@ -142,7 +154,7 @@ LOST_EFFECTS: Final = (
         QUERY,
         "undelivered=undelivered_count(region, stream, group) if",
         "undelivered=group.undelivered_count(stream.lanes.values()) if",
-        (OF_QUERY + "test_what_others_hand_out_is_not_undelivered_here",),
+        (OF_QUERY + "test_entries_that_other_regions_deliver_are_not_undelivered_here",),
         "a group with a home seems to lag in every other region, more with each entry",
     ),
     # --- Who counts ---

@@ -9,22 +9,58 @@ DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
 REGION: Final = "crdtstream/region/membership.py"
 WISHES: Final = "crdtstream/region/wishes.py"
+SHARE: Final = "crdtstream/region/folder_share.py"
 KNOWN: Final = "crdtstream/region/known_members.py"
 CUTS: Final = "crdtstream/region/cuts.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_CUTS: Final = "tests/region/test_cuts.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
 OF_STARTS: Final = "tests/region/test_membership_starts.py::"
+OF_WISHES: Final = "tests/region/test_wishes.py::"
+OF_HISTORIES: Final = "tests/sim/test_histories.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_EFFECT: Final = "tests/rules/test_changed_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
 SEALING: Final = "crdtstream/region/sealing.py"
 OF_SEALING: Final = "tests/region/test_sealing.py::"
+LIVE_MEMBERS: Final = "tests/live/test_members.py::"
+LIVE_SEALS: Final = "tests/live/test_sealed_removal.py::"
+OF_SALVAGE: Final = "tests/sim/test_members.py::"
 OF_CUT: Final = "tests/membership/test_cut.py::"
 
 MEMBERSHIP: Final = (
     # --- Members ---
+    Mutation(
+        "a-region-that-recovers-ends-over-a-split",
+        REGION,
+        "            except ForkError as error:\n"
+        "                self._note_refused_message(peer, error)\n"
+        "                del self._said_by[peer]\n",
+        "            except ZeroDivisionError:\n                pass\n",
+        (
+            OF_STARTS + "test_two_go_on_without_each_other_while_a_region_recovers_from_both",
+            "tests/sim/test_histories.py::test_mended_histories_do_not_fail_again",
+        ),
+        "the node ends with a traceback, as two that it recovers from went on without each other",
+    ),
+    Mutation(
+        "a-cut-that-was-not-found-is-not-looked-for-at-a-start",
+        "crdtstream/region/membership.py",
+        "is_joining or self.cuts.leaving:",
+        "is_joining:",
+        ("tests/sim/test_histories.py::test_mended_histories_do_not_fail_again",),
+        "the last region waits for its next write to find how many effects of a removed one count",
+    ),
+    Mutation(
+        "a-region-that-is-left-alone-looks-at-no-cut",
+        "crdtstream/region/membership.py",
+        "        # This may be the only region that is left: no peer says anything then.\n"
+        "        self.look_at_cuts()\n",
+        "",
+        ("tests/sim/test_histories.py::test_mended_histories_do_not_fail_again",),
+        "the last region waits for its next write to find how many effects of a removed one count",
+    ),
     Mutation(
         "a-number-is-given-again",
         MEMBERS,
@@ -48,14 +84,6 @@ MEMBERSHIP: Final = (
         "        if member is not None and member.heir is not None:\n",
         (OF_MEMBERS + "test_the_heir_is_named_and_does_not_move",),
         "M15: what a removed region left is handed out by nobody once its heir is removed",
-    ),
-    Mutation(
-        "a-removed-region-leaves-stability-at-once",
-        MEMBERS,
-        "            or one.cut is None\n            or durable_vv.get(one.region, 0) < one.cut\n",
-        "",
-        (OF_MEMBERS + "test_a_removed_region_counts_for_stability_until_its_cut_is_reached",),
-        "M5: a tombstone is dropped while a create of the removed region is on its way",
     ),
     Mutation(
         "the-last-active-region-can-be-removed",
@@ -99,11 +127,27 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-change-in-any-bytes-is-taken",
-        "crdtstream/core/membership/changes.py",
+        "crdtstream/core/member_changes.py",
         "if encode_change(change) != data:",
         "if False:",
         (OF_MEMBERS + "test_other_bytes_of_the_same_change_are_refused",),
         "one history has two hashes, and its regions refuse each other",
+    ),
+    Mutation(
+        "what-regions-have-become-is-not-looked-at",
+        MEMBERS,
+        "                _check_goes_on(mine, other)\n",
+        "",
+        (OF_MEMBERS + "test_regions_that_cannot_have_become_so_are_refused",),
+        "a removed region is a member again because somebody says so, and the node ends",
+    ),
+    Mutation(
+        "heirs-may-go-round",
+        "crdtstream/core/membership/encoding.py",
+        "not _is_heir(members.find(one.heir), one.changed)",
+        "members.find(one.heir) is None",
+        ("tests/membership/test_encoding.py::test_no_region_inherits_from_itself_by_others",),
+        "a node that looks for an heir never comes to an end, nor does any of its starts",
     ),
     # --- The effect ---
     Mutation(
@@ -116,7 +160,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "members-are-not-in-the-digest",
-        "crdtstream/core/digest.py",
+        "crdtstream/core/whole/digest.py",
         "    if members.epoch:\n        hasher.update(bytes_of_members(members))\n",
         "",
         ("tests/rules/test_digest.py::test_the_members_count_once_a_change_was_decided",),
@@ -124,7 +168,7 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "a-checkpoint-has-no-members",
-        "crdtstream/core/state.py",
+        "crdtstream/core/whole/state.py",
         'members=encode_members(self.members) if self.members.epoch else b"",',
         'members=b"",',
         (OF_EFFECT + "test_a_restart_has_the_members",),
@@ -145,7 +189,7 @@ MEMBERSHIP: Final = (
         "max(known, key=lambda vote: vote.ballot).change if known else proposal.own",
         "proposal.own",
         (
-            OF_DECIDING + "test_whoever_comes_finishes_what_was_accepted",
+            OF_DECIDING + "test_a_later_proposer_finishes_an_accepted_change",
             EXHAUSTIVELY + "test_two_remove_each_other_in_every_order",
         ),
         "V1: two changes are decided for one epoch",
@@ -188,7 +232,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-member-that-answers-keeps-its-ballot",
         DECIDING,
-        "if proposal is not None and proposal.counts(region):",
+        "if (is_older and proposal.counts(region)) or needs_seal_of(region, proposal.own):",
         "if False:",
         (OF_DECIDING + "test_a_member_that_answers_gives_up_a_ballot_that_counted_the_lost_vote",),
         "V3: a restored member votes twice, and two changes are decided",
@@ -196,7 +240,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-restored-member-promises-nothing",
         DECIDING,
-        "promised = max([self.votes.promised, *ballots])",
+        "promised = max([self.votes.promised, *ballots, *(one.ballot for one in known)])",
         "promised = self.votes.promised",
         (OF_DECIDING + "test_a_restored_member_promises_what_it_may_have_promised",),
         "V3: a restored member votes against its promise, and two changes are decided",
@@ -204,8 +248,8 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-restored-member-votes-at-once",
         DECIDING,
-        "return Deciding(here, members, votes, may_vote=votes_are_proven)",
-        "return Deciding(here, members, votes, may_vote=True)",
+        "votes, may_vote=votes_are_proven)",
+        "votes, may_vote=True)",
         (OF_DECIDING + "test_a_restored_folder_votes_when_all_have_answered",),
         "V3: a restored member votes twice, and two changes are decided",
     ),
@@ -219,6 +263,125 @@ MEMBERSHIP: Final = (
             EXHAUSTIVELY + "test_two_remove_each_other_while_a_folder_is_restored",
         ),
         "V3: what a restored member had voted for is decided, and it votes for something else",
+    ),
+    Mutation(
+        "who-recovers-votes-for-nothing",
+        DECIDING,
+        "votes = replace(self.votes, promised=promised, accepted=vote)",
+        "votes = replace(self.votes, promised=promised)",
+        (
+            OF_DECIDING + "test_a_recovering_member_takes_over_the_vote_of_the_highest_ballot",
+            EXHAUSTIVELY + "test_folders_are_restored_one_after_the_other",
+        ),
+        "V18: two folders are lost, one after the other, and an epoch is decided twice",
+    ),
+    Mutation(
+        "a-vote-is-not-part-of-an-answer",
+        REGION,
+        "accepted=vote,\n",
+        "accepted=None,\n",
+        (OF_STARTS + "test_a_recovering_member_takes_over_a_vote_and_passes_it_on",),
+        "V18: two folders are lost, one after the other, and an epoch is decided twice",
+    ),
+    Mutation(
+        "changes-that-later-ones-hide-are-told-to-nobody",
+        REGION,
+        "                recent=self._recent,\n",
+        "                recent=(),\n",
+        (
+            OF_STARTS + "test_a_change_that_a_later_one_hides_is_told_to_a_region_that_recovers",
+            OF_HISTORIES
+            + "test_mended_histories_do_not_fail_again[a-change-that-a-later-one-hides]",
+        ),
+        "V19: two regions recover, and neither can vote for the removal that they wait for",
+    ),
+    Mutation(
+        "a-change-is-believed-though-its-hash-is-another",
+        REGION,
+        "                if one.epoch <= said.members.epoch and is_change_at(said.members, *one)\n",
+        "",
+        (
+            OF_STARTS
+            + "test_a_region_that_recovers_believes_no_change_that_the_history_does_not_have",
+        ),
+        "V19: a region takes up a change that was never decided, and its history forks",
+    ),
+    Mutation(
+        "recent-changes-are-not-kept",
+        REGION,
+        "            self._recent,\n        )",
+        "        )",
+        (OF_STARTS + "test_the_changes_of_the_last_epochs_are_kept_and_no_more",),
+        "V19: who knows the change forgets it in a restart",
+    ),
+    Mutation(
+        "a-seal-is-lost-with-its-folder",
+        REGION,
+        "self._seal_again([one.change for one in votes])",
+        "pass",
+        (
+            OF_STARTS + "test_a_sealed_region_that_lost_its_folder_is_sealed_again",
+            "tests/sim/test_histories.py::test_mended_histories_do_not_fail_again",
+        ),
+        "what a sealed region writes after the loss of its folder is lost with its removal",
+    ),
+    Mutation(
+        "a-removal-counts-on-a-seal-that-is-lost",
+        DECIDING,
+        " or needs_seal_of(region, proposal.own):",
+        ":",
+        (OF_DECIDING + "test_a_member_that_answers_gives_up_a_removal_that_counts_on_a_seal",),
+        "what a sealed region writes after the loss of its folder is lost with its removal",
+    ),
+    Mutation(
+        "every-answer-ends-a-ballot",
+        DECIDING,
+        "is_older = proposal.ballot.counter <= answered_at",
+        "is_older = True",
+        (
+            OF_DECIDING
+            + "test_a_member_that_answers_again_keeps_a_ballot_that_began_after_its_first_answer",
+            OF_HISTORIES + "test_mended_histories_do_not_fail_again",
+        ),
+        "two that recover and wait for a dead region never decide its removal",
+    ),
+    Mutation(
+        "the-first-answer-is-noted-for-no-run",
+        REGION,
+        "if first is None or first.run_id != asker.run_id:",
+        "if first is None:",
+        (OF_STARTS + "test_a_region_that_asks_again_does_not_end_a_ballot_that_began_since",),
+        "V3: a promise that a restored folder has lost is counted, and two changes are decided",
+    ),
+    Mutation(
+        "an-answer-outlives-the-run-that-got-it",
+        "crdtstream/region/membership.py",
+        "            del self._first_answers[peer]\n",
+        "            pass\n",
+        (
+            OF_STARTS
+            + "test_a_run_that_asks_again_after_another_run_is_answered_as_if_it_had_not_asked",
+        ),
+        "V18: a vote that a later run gave and lost counts for a decision",
+    ),
+    Mutation(
+        "the-first-answer-notes-its-own-promise-only",
+        DECIDING,
+        "return max(self.seen, self.votes.promised.counter)",
+        "return self.votes.promised.counter",
+        (
+            OF_DECIDING
+            + "test_a_member_that_answers_again_keeps_a_ballot_that_began_after_its_first_answer",
+        ),
+        "an attempt goes on under a ballot that others have refused",
+    ),
+    Mutation(
+        "a-removal-is-wanted-though-its-seal-is-lost",
+        REGION,
+        "        self._wishes.end_seal_of(asker.region)\n",
+        "",
+        (OF_STARTS + "test_a_sealed_removal_of_a_region_that_lost_its_folder_is_refused",),
+        "what a sealed region writes after the loss of its folder is lost with its removal",
     ),
     Mutation(
         "votes-are-forgotten-with-the-decision",
@@ -303,6 +466,122 @@ MEMBERSHIP: Final = (
         (OF_DECIDING + "test_other_changes_wait_until_the_last_one_is_stable",),
         "a region that died right after a change can never be removed",
     ),
+    Mutation(
+        "a-second-removal-waits-for-the-effect-of-the-first",
+        WISHES,
+        "            self._council.part = self._council.part.gone_on()\n",
+        "            pass\n",
+        (OF_STARTS + "test_two_dead_regions_are_removed_while_all_that_are_left_recover",),
+        "V5: two regions are gone, all others wait for them, and neither can be removed",
+    ),
+    Mutation(
+        "a-voter-waits-for-the-effect-of-the-first-removal",
+        DECIDING,
+        "            and epoch == self.votes.epoch + 1\n",
+        "            and epoch == self.votes.epoch\n",
+        (OF_DECIDING + "test_a_second_removal_does_not_wait_for_the_effect_of_the_first",),
+        "V5: two regions are gone, all others wait for them, and only one can be removed",
+    ),
+    Mutation(
+        "who-goes-on-forgets-what-was-decided",
+        DECIDING,
+        "votes = Votes(self.votes.epoch + 1, earlier=self.votes.pending)",
+        "votes = Votes(self.votes.epoch + 1)",
+        (
+            OF_DECIDING + "test_a_member_that_goes_on_answers_for_the_epoch_before",
+            OF_STARTS + "test_two_dead_regions_are_removed_while_all_that_are_left_recover",
+        ),
+        "V4: an epoch is decided a second time, and its effect is issued by nobody",
+    ),
+    Mutation(
+        "votes-of-an-epoch-go-with-the-effect-before-it",
+        DECIDING,
+        "        votes = replace(self.votes, earlier=left)\n",
+        "        votes = Votes(self.votes.epoch, earlier=left)\n",
+        (OF_DECIDING + "test_effects_that_come_later_leave_the_votes_behind_them",),
+        "V4: a member votes twice for one epoch, and two changes are decided",
+    ),
+    Mutation(
+        "newer-members-prove-nothing",
+        DECIDING,
+        "        change = None if self.votes.decided is not None else"
+        " change_behind(self.members, known)\n",
+        "        change = None\n",
+        (
+            OF_DECIDING + "test_newer_members_prove_the_change_that_leads_to_them",
+            OF_STARTS
+            + "test_a_change_that_only_a_lost_folder_had_is_issued_by_members_that_heard_it",
+        ),
+        "M4: a change that all know of has no effect, and no other one can follow",
+    ),
+    Mutation(
+        "any-change-is-taken-for-the-one-that-was-made",
+        MEMBERS,
+        "if is_change_at(known, epoch, one)), None)",
+        "if one), None)",
+        (OF_DECIDING + "test_newer_members_prove_the_change_that_leads_to_them",),
+        "I20: a change is decided that nobody made",
+    ),
+    Mutation(
+        "an-adoption-is-finished-by-all-or-nobody",
+        DECIDING,
+        "            asked, needed = self._quorum(change, left)\n",
+        "            asked, needed = self._quorum(change, ())\n",
+        (OF_DECIDING + "test_an_adoption_is_finished_by_those_who_are_left",),
+        "a region that dies while the files are adopted can never be removed",
+    ),
+    Mutation(
+        "whatever-is-proposed-is-accepted",
+        DECIDING,
+        "        apply(self.members, vote.change)\n",
+        "",
+        (OF_DECIDING + "test_an_impossible_change_is_neither_accepted_nor_finished",),
+        "nothing is decided any more: all finish what cannot be decided",
+    ),
+    Mutation(
+        "whatever-was-accepted-is-finished",
+        DECIDING,
+        "            apply(self.members, accepted.change)\n",
+        "            pass\n",
+        (OF_DECIDING + "test_an_impossible_change_is_neither_accepted_nor_finished",),
+        "nothing is decided any more: all finish what cannot be decided",
+    ),
+    Mutation(
+        "a-ballot-may-be-any-number",
+        "crdtstream/core/membership/encoding.py",
+        "if not least <= counter <= COUNTER_MAX or",
+        "if not least <= counter or",
+        ("tests/membership/test_messages.py::test_impossible_messages_are_refused",),
+        "the next ballot cannot be kept, and the node ends",
+    ),
+    Mutation(
+        "there-is-no-last-ballot",
+        DECIDING,
+        "if counter > COUNTER_MAX:",
+        "if False:",
+        (OF_DECIDING + "test_behind_the_last_ballot_none_is_begun",),
+        "what is kept cannot be read again, and the folder counts as damaged",
+    ),
+    Mutation(
+        "bytes-that-are-no-text-end-the-node",
+        "crdtstream/core/checkpoint/contents.py",
+        "except (ValueError, RecursionError) as error:",
+        "except msgspec.DecodeError as error:",
+        (
+            "tests/membership/test_messages.py::test_bytes_that_are_no_text_or_nested_too_deep_are_refused",
+        ),
+        "a peer's broken message ends the node, again and again",
+    ),
+    Mutation(
+        "a-change-that-is-no-text-ends-the-node",
+        "crdtstream/core/member_changes.py",
+        "except (ValueError, RecursionError) as error:",
+        "except msgspec.DecodeError as error:",
+        (
+            "tests/membership/test_messages.py::test_bytes_that_are_no_text_or_nested_too_deep_are_refused",
+        ),
+        "a peer's broken batch ends the node, again and again",
+    ),
     # --- The cut ---
     Mutation(
         "a-word-is-of-what-is-durable-so-far",
@@ -361,30 +640,6 @@ MEMBERSHIP: Final = (
         (OF_CUT + "test_a_cut_is_final_once_it_is_reached",),
         "V8: the only member that had it is restored, and the cut is reached by nobody",
     ),
-    Mutation(
-        "only-the-last-removed-origin-is-dropped",
-        CUT,
-        "    removed = members.removed\n",
-        "    removed = members.removed[-1:]\n",
-        (OF_CUT + "test_what_is_held_of_removed_origins_and_from_their_links_goes",),
-        "V17: a held batch beyond a cut is applied later, at one member",
-    ),
-    Mutation(
-        "what-a-removed-region-relayed-is-kept",
-        CUT,
-        "return origin in removed or all(peer in removed for peer in via)",
-        "return origin in removed",
-        (OF_CUT + "test_what_is_held_of_removed_origins_and_from_their_links_goes",),
-        "V17: one member applies what only the removed region had",
-    ),
-    Mutation(
-        "a-batch-beyond-the-cut-is-taken",
-        CUT,
-        "last_n > member.cut",
-        "False",
-        (OF_CUT + "test_a_batch_beyond_the_cut_is_refused",),
-        "one member has effects that no other will ever have",
-    ),
     # --- A region's part ---
     Mutation(
         "two-adoptions-share-no-voter",
@@ -396,25 +651,25 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "letters-leave-before-the-folder-has-what-they-tell",
-        REGION,
-        "        if self._kept_version == self._wanted_version:\n            self._outbox",
-        "        if True:\n            self._outbox",
+        SHARE,
+        "        if self.is_whole:\n            self._tick",
+        "        if True:\n            self._tick",
         (OF_REGION + "test_no_letter_leaves_before_the_folder_has_what_it_tells",),
         "a vote is forgotten in a crash and given twice: one epoch is decided twice",
     ),
     Mutation(
         "a-region-adopts-what-its-file-does-not-name",
         KNOWN,
-        "        if named.keys() != self._configured:\n",
-        "        if False:\n",
+        "        if named == self._configured:\n",
+        "        if True:\n",
         (OF_REGION + "test_a_region_whose_file_names_others_adopts_nothing",),
         "M22: members are adopted although the files differ",
     ),
     Mutation(
         "nobody-issues-the-effect-of-one-who-died",
         REGION,
-        "(0 if is_own else ISSUE_AFTER_MS.value)",
-        "(0 if is_own else 10 * ISSUE_AFTER_MS.value)",
+        "        if self._may_issue(pending[0]):\n",
+        "        if self._may_issue(pending[0]) and self._wishes.has_tried(epoch, pending[0]):\n",
         (OF_REGION + "test_another_region_issues_the_effect_if_the_proposer_is_gone",),
         "M4: the coordinator dies after the decision, and the database stands still",
     ),
@@ -430,9 +685,9 @@ MEMBERSHIP: Final = (
     Mutation(
         "members-that-a-peer-told-count-before-they-are-kept",
         KNOWN,
-        "            self.newest = newest\n            self._keep()\n",
+        "            self.newest = newest\n            self._share.note_changed()\n",
         "            self.newest = newest\n            self.note_kept(newest)\n"
-        "            self._keep()\n",
+        "            self._share.note_changed()\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "a region acts on members that it does not know any more after a crash",
     ),
@@ -448,8 +703,8 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-word-of-an-earlier-start-counts",
         CUTS,
-        "        if not self._searches or not epoch or run != run_id:\n",
-        "        if not self._searches or not epoch:\n",
+        "        if not self.searches or not epoch or run != run_id:\n",
+        "        if not self.searches or not epoch:\n",
         (OF_CUTS + "test_words_of_an_earlier_start_are_forgotten",),
         "V8: a member that lost effects in a restart is counted with them",
     ),
@@ -466,13 +721,13 @@ MEMBERSHIP: Final = (
         CUTS,
         "            search.adopt(members)\n",
         "            pass\n",
-        (OF_CUTS + "test_what_was_said_at_an_earlier_epoch_does_not_count",),
+        (OF_CUTS + "test_counts_said_at_an_earlier_epoch_do_not_decide_a_cut",),
         "V9: what a member relayed after it spoke is beyond the cut of the others",
     ),
     Mutation(
         "a-word-is-said-before-it-is-durable",
         CUTS,
-        "            durable_vv=self._durable_vv(),\n            recovers",
+        "            durable_vv=self._durable.durable_vv,\n            recovers",
         "            durable_vv=self._replica.vv,\n            recovers",
         (OF_CUTS + "test_nothing_is_said_before_all_that_was_applied_is_durable",),
         "V7: a power cut takes what a cut counts",
@@ -480,7 +735,7 @@ MEMBERSHIP: Final = (
     Mutation(
         "who-recovers-says-what-it-has",
         CUTS,
-        "            recovers=self._recovers(),\n",
+        "            recovers=self._recovery.is_recovering,\n",
         "            recovers=False,\n",
         (OF_CUTS + "test_a_region_that_recovers_says_nothing",),
         "V11: what it gets back is beyond the cut",
@@ -495,11 +750,44 @@ MEMBERSHIP: Final = (
     ),
     Mutation(
         "who-recovers-applies-what-a-removed-region-sends",
-        "crdtstream/region/region.py",
-        "            or asks_members\n",
+        "crdtstream/region/holding.py",
+        "            or self.asks_members\n",
         "",
-        (OF_PULL + "test_who_recovers_applies_nothing_before_all_members_have_answered",),
+        (OF_PULL + "test_a_recovering_region_applies_nothing_before_all_members_have_answered",),
         "V10: a restored member takes effects beyond the cut from a region that was removed",
+    ),
+    Mutation(
+        "who-recovers-applies-before-the-folder-knows-the-members",
+        "crdtstream/region/holding.py",
+        (
+            "        if self._membership.members.newest.epoch > known.epoch:\n"
+            "            return True\n"
+        ),
+        "",
+        (
+            OF_PULL
+            + "test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile[restored]",
+        ),
+        "V10: with the last answer, what a removed region sent is applied at once",
+    ),
+    Mutation(
+        "who-lost-its-disk-applies-before-members-are-known",
+        "crdtstream/region/holding.py",
+        "(known.epoch > 0 or self._may_lack_members)",
+        "known.epoch > 0",
+        (
+            OF_PULL
+            + "test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile[disk lost]",
+        ),
+        "V10: a member with an empty folder takes effects beyond the cut of a removed region",
+    ),
+    Mutation(
+        "who-recovers-takes-the-state-of-a-removed-region-over",
+        "crdtstream/region/region.py",
+        "if self.fault is not None or self.holding.asks_members or not self.repair.is_idle:",
+        "if self.fault is not None or not self.repair.is_idle:",
+        (OF_PULL + "test_a_recovering_region_takes_no_state_over_before_all_members_answered",),
+        "V10: a restored member merges effects beyond the cut of a region that was removed",
     ),
     Mutation(
         "effects-beyond-a-cut-are-applied",
@@ -512,9 +800,9 @@ MEMBERSHIP: Final = (
     # --- Seals ---
     Mutation(
         "a-sealed-region-takes-writes",
-        "crdtstream/region/region.py",
-        "fault if fault is not None else self.membership.sealing.obstacle",
-        "fault",
+        "crdtstream/region/write_gate.py",
+        "        self.fault = reasons.get(Cause.DISK)\n",
+        ("        reasons.pop(Cause.SEAL, None)\n        self.fault = reasons.get(Cause.DISK)\n"),
         (OF_SEALING + "test_a_sealed_region_takes_no_writes_and_answers_reads",),
         "what is acknowledged while a region is removed is lost",
     ),
@@ -558,15 +846,208 @@ MEMBERSHIP: Final = (
         (OF_SEALING + "test_a_restart_stays_sealed_until_nobody_asks",),
         "a region that was final takes writes after a crash, and is removed behind them",
     ),
+    Mutation(
+        "half-is-enough",
+        DECIDING,
+        "        needed = len(voters) // 2 + 1\n",
+        "        needed = max(1, len(voters) // 2)\n",
+        (OF_DECIDING + "test_two_that_add_a_region_at_once_give_one_number_to_one_machine",),
+        "M1: two machines are given one number",
+    ),
+    Mutation(
+        "a-lower-ballot-is-promised",
+        DECIDING,
+        "        if ballot < self.votes.promised:\n            return self._nack(sender, ballot)\n",
+        "        if False:\n            return self._nack(sender, ballot)\n",
+        (
+            OF_DECIDING + "test_two_that_remove_each_other_are_one_removal",
+            EXHAUSTIVELY + "test_two_remove_each_other_in_every_order",
+        ),
+        "M2: two regions remove each other",
+    ),
+    Mutation(
+        "a-salvage-names-a-new-producer",
+        "crdtstream/salvage.py",
+        'f"salvage-{self.database_uid}-{self.region}{folder}".encode()',
+        'f"salvage-{self.database_uid}-{self.region}{folder}-{id(self)}".encode()',
+        (OF_SALVAGE + "test_each_entry_is_salvaged_once_into_whatever_region",),
+        "M18: a salvage that is run twice appends everything twice",
+    ),
+    Mutation(
+        "a-salvage-does-not-look-for-retries",
+        "crdtstream/salvage.py",
+        "        there = self._names_there(key, wanted) if wanted else set()\n",
+        "        there: set[IdempotentId] = set()\n",
+        (OF_SALVAGE + "test_entries_that_their_producer_appended_again_are_not_salvaged",),
+        "M18: what its own producer had sent again stands there twice",
+    ),
+    Mutation(
+        "an-effect-of-a-later-version-is-passed-over",
+        "crdtstream/core/wire/codec.py",
+        '            raise BatchError("others.kind: an effect this version does not know;'
+        ' upgrade this node")\n',
+        '            return DeleteString(b"")\n',
+        (OF_EFFECT + "test_an_effect_that_this_version_does_not_know_ends_the_link",),
+        "M21: a node of an earlier version goes on as if nobody had been removed",
+    ),
+    Mutation(
+        "what-a-region-stages-counts-as-had",
+        "crdtstream/region/links/serve.py",
+        "        own.retention.note_staging(self.region, ack.staging_vv)\n",
+        "        own.retention.note_staging(self.region, ack.staging_vv)\n"
+        "        own.learn(self.region, ack.staging_vv or {}, by=self.region)\n",
+        ("tests/region/test_serve.py::test_a_staging_version_vector_counts_for_the_log_alone",),
+        "C10: a tombstone is dropped, and a region that begins again from an older state lives on",
+    ),
+    Mutation(
+        "a-final-region-waits-for-the-effect-of-another-change",
+        REGION,
+        "return votes.pending_from + (len(votes.pending) if self.share.is_whole else 0)",
+        "return votes.pending_from",
+        (OF_SEALING + "test_a_final_region_goes_back_by_its_own_change_if_all_others_are_gone",),
+        "the last region takes no writes for good: nobody else can issue that effect",
+    ),
+    Mutation(
+        "a-final-region-goes-back-before-the-decision-is-kept",
+        REGION,
+        "return votes.pending_from + (len(votes.pending) if self.share.is_whole else 0)",
+        "return votes.pending_from + len(votes.pending)",
+        (OF_SEALING + "test_a_final_region_goes_back_by_its_own_change_if_all_others_are_gone",),
+        "a power cut takes the decision back, and the removal is decided behind what it issued",
+    ),
+    Mutation(
+        "members-change-only-while-clients-may-write",
+        "crdtstream/region/region.py",
+        "            self.database.change_anyway(now, lambda replica, _: replica.issue(effect))\n",
+        "            self.database.change(now, lambda replica, _: replica.issue(effect))\n",
+        (OF_REGION + "test_an_effect_is_issued_though_what_lags_is_bounded",),
+        "a bound on what lags keeps the dead region a member that it is there for",
+    ),
+    Mutation(
+        "a-seal-is-for-as-long-as-the-clock-was-set-back",
+        SEALING,
+        "latest if self._until is None else min(self._until, latest)",
+        "latest if self._until is None else self._until",
+        (OF_SEALING + "test_a_clock_that_is_set_back_seals_nothing_for_longer",),
+        "a region takes no writes for hours though nobody removes it any more",
+    ),
+    Mutation(
+        "who-waits-for-a-seal-does-not-see-that-the-region-is-removed",
+        "crdtstream/admin/sealed_removal.py",
+        "            if self.region in membership.known.removed:\n                # Somebody",
+        "            if False:\n                # Somebody",
+        (LIVE_SEALS + "test_a_waiting_removal_succeeds_when_another_member_forces_it",),
+        "an operator waits for a minute, and is told that the removed region takes writes again",
+    ),
+    Mutation(
+        "what-was-begun-counts-as-not-made",
+        WISHES,
+        "if wish.waits and wish.tried is None:",
+        "if wish.waits:",
+        (OF_REGION + "test_the_refusal_of_a_begun_change_says_that_it_may_still_be_decided",),
+        "a region is added, and the command has deleted its only token",
+    ),
     # --- At a start, and by links ---
+    Mutation(
+        "an-earlier-folder-keeps-its-votes",
+        REGION,
+        "self.part = replace(self.part, may_vote=False, proposal=None)",
+        "pass",
+        (OF_STARTS + "test_a_folder_that_turns_out_to_be_an_earlier_one_has_lost_its_votes",),
+        "V3: a machine that was put back votes twice, and two changes are decided",
+    ),
+    Mutation(
+        "a-state-of-another-history-is-merged",
+        "crdtstream/engine/bootstrapper.py",
+        "joined(region.membership.members.newest, sent_members(",
+        "joined(region.replica.members, sent_members(",
+        (
+            "tests/region/test_bootstrapper.py::test_a_state_of_another_history_than_is_known_by_then_is_dropped",
+        ),
+        "M3: the node ends, and no start can read what its folder and its log say",
+    ),
+    Mutation(
+        "a-link-tells-what-the-folder-does-not-have",
+        REGION,
+        "decided=self.part.votes.decided if tells_decision else None,",
+        "decided=self.part.votes.decided,",
+        (OF_STARTS + "test_a_link_tells_no_decision_that_a_power_cut_takes_back",),
+        "another change is decided after a power cut, and who was told of this one has split",
+    ),
+    Mutation(
+        "who-recovers-is-not-told-what-its-vote-decided",
+        REGION,
+        "self.share.is_whole or (to_recovering is not None and not counts_own)",
+        "self.share.is_whole",
+        (OF_STARTS + "test_a_link_tells_no_decision_that_a_power_cut_takes_back",),
+        "V3: a restored member votes for something else than what it has decided",
+    ),
+    Mutation(
+        "a-recovering-region-is-told-a-decision-that-may-be-lost",
+        REGION,
+        "self.share.is_whole or (to_recovering is not None and not counts_own)",
+        "self.share.is_whole or to_recovering is not None",
+        (OF_STARTS + "test_a_recovering_region_is_told_a_vote_and_no_decision_that_it_may_undo",),
+        "a region decides alone, loses power, and decides something else; another one has split",
+    ),
+    Mutation(
+        "two-nodes-with-one-token-are-one-region",
+        REGION,
+        "if here.instance == self.instance:",
+        "if True:",
+        (OF_STARTS + "test_of_two_nodes_with_one_token_the_one_that_is_active_is_the_region",),
+        "I1: two nodes number their effects alike, one while the other is down",
+    ),
+    Mutation(
+        "which-of-two-nodes-joined-is-forgotten",
+        REGION,
+        "is_active and self.other_node is None else",
+        "is_active else",
+        (OF_STARTS + "test_of_two_nodes_with_one_token_the_one_that_is_active_is_the_region",),
+        "I1: after a restart the second node counts as a region that has lost its folder",
+    ),
+    Mutation(
+        "an-effect-waits-for-as-long-as-the-clock-was-set-back",
+        REGION,
+        "        issue_at = min(issue_at, latest)\n",
+        "",
+        (OF_STARTS + "test_a_clock_that_is_set_back_holds_no_effect_back",),
+        "no other change can be made for hours, as the last one has not been told",
+    ),
+    Mutation(
+        "who-joined-and-was-removed-wants-to-be-active",
+        REGION,
+        "        is_joining &= not self.members.is_removed\n",
+        "",
+        (OF_STARTS + "test_a_region_that_joins_and_is_removed_wants_nothing_any_more",),
+        "its node writes two lines a second to its log for as long as it lives",
+    ),
+    Mutation(
+        "what-is-decided-counts-before-it-is-compared",
+        REGION,
+        "        if turn.must_keep:\n            self.members",
+        "        self.part = turn.after\n        if turn.must_keep:\n            self.members",
+        (
+            OF_STARTS
+            + "test_a_decision_of_another_history_than_the_one_that_is_known_changes_nothing",
+        ),
+        "M3: the effect of another history is issued, and no start can read folder and log",
+    ),
+    Mutation(
+        "a-link-that-was-open-brings-another-history",
+        "crdtstream/region/links/links.py",
+        "                check_members(batch, members)\n",
+        "                pass\n",
+        (OF_PULL + "test_a_link_that_was_open_brings_no_other_history_than_the_one_that_is_known",),
+        "M3: the node ends, and no start can read what its folder and its log say",
+    ),
     Mutation(
         "what-was-decided-is-not-looked-at-after-a-restart",
         REGION,
-        "            self._look_again = now\n",
-        "            self._look_again = None\n",
+        "            self._look_again.set(now)\n",
+        "            pass\n",
         (
-            OF_STARTS + "test_what_was_decided_is_issued_after_a_restart_though_nothing_else"
-            "_happens",
+            OF_STARTS + "test_a_decided_change_is_issued_after_a_restart_without_other_activity",
             OF_STARTS + "test_a_region_that_joins_looks_after_a_restart_whether_it_is_level",
         ),
         "a change that was decided is never made in a database where nothing else happens",
@@ -582,15 +1063,15 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-link-tells-no-decision",
         REGION,
-        "decided=self.part.votes.decided,",
+        "decided=self.part.votes.decided if tells_decision else None,",
         "decided=None,",
         (OF_STARTS + "test_a_link_tells_what_was_decided",),
         "a change is known everywhere, and nobody can issue its effect",
     ),
     Mutation(
         "a-lost-end-of-the-log-takes-the-votes",
-        "crdtstream/region/region.py",
-        "votes_are_proven=folder.is_proven or folder.is_same,",
+        "crdtstream/region/participation.py",
+        "votes_are_proven=is_whole,",
         "votes_are_proven=folder.is_proven,",
         (OF_STARTS + "test_a_region_whose_log_may_have_lost_its_end_keeps_its_votes",),
         "V5: all that are left wait for the dead region, and nobody can remove it",
@@ -598,10 +1079,50 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-folder-is-confirmed-before-its-votes",
         "crdtstream/region/region.py",
-        "            return self.membership.folder_change or change\n",
-        "            return change\n",
+        "            return heard or confirm\n",
+        "            return confirm\n",
         (OF_STARTS + "test_a_folder_is_confirmed_only_with_what_the_members_answered",),
         "V3: a restored member votes twice, and two changes are decided",
+    ),
+    Mutation(
+        "an-added-region-counts-when-the-folder-has-it",
+        "crdtstream/region/stability.py",
+        "return self._membership.known.epoch >= self._replica.members.epoch",
+        "return True",
+        (OF_REGION + "test_a_region_counts_from_its_add_on_though_the_folder_does_not_have_it",),
+        "a tombstone is dropped that a region which joins has not seen: its create lives here only",
+    ),
+    Mutation(
+        "an-open-takes-an-answer-back",
+        REGION,
+        "if before is not None and before.epoch == said.epoch:",
+        "if False:",
+        (OF_STARTS + "test_a_link_that_a_member_opens_does_not_take_back_what_it_answered",),
+        "V3: a restored member votes against its promise, and two changes are decided",
+    ),
+    Mutation(
+        "a-restored-member-votes-for-an-epoch-that-is-over",
+        REGION,
+        "if self.part.may_vote or self.lacks_votes:",
+        "if self.part.may_vote:",
+        (OF_STARTS + "test_a_restored_region_does_not_vote_for_an_epoch_that_is_over",),
+        "V3: with the vote that it has lost, another change is decided for that epoch",
+    ),
+    Mutation(
+        "one-region-alone-never-votes",
+        "crdtstream/region/region.py",
+        "            self._note_recovered(now)\n            # What it waited",
+        "            # What it waited",
+        (LIVE_MEMBERS + "test_a_database_of_one_region_changes_its_members_at_its_first_start",),
+        "a database that begins with one region takes no second one until its node was restarted",
+    ),
+    Mutation(
+        "a-folder-is-confirmed-before-its-epoch-is-durable",
+        "crdtstream/region/region.py",
+        "confirm = None if self.membership.lacks_votes else change",
+        "confirm = change",
+        (OF_STARTS + "test_a_restored_region_does_not_vote_for_an_epoch_that_is_over",),
+        "V3: a power cut takes the epoch back, and the folder proves votes that it has not",
     ),
     Mutation(
         "who-joins-is-told-the-cuts",
@@ -612,9 +1133,92 @@ MEMBERSHIP: Final = (
         "H3: a region that joins lacks the last effects of a removed one, for good",
     ),
     Mutation(
+        "who-was-removed-says-that-nothing-was-made",
+        WISHES,
+        "        except MembersError:\n            is_whole = False\n",
+        "        except MembersError:\n            is_whole = True\n",
+        (
+            OF_WISHES + "test_a_removed_region_does_not_know_what_became_of_what_it_had_begun",
+            OF_HISTORIES
+            + "test_mended_histories_do_not_fail_again[both-parts-remove-who-had-begun-a-change]",
+        ),
+        "I20: a token is said to be of no use, and its region is added",
+    ),
+    Mutation(
+        "a-part-that-went-on-alone-speaks-for-the-other-one",
+        WISHES,
+        "            is_whole = not self._council.part.members.drawn_above\n",
+        "            is_whole = True\n",
+        (
+            OF_WISHES
+            + "test_a_change_that_lost_to_one_without_a_majority_may_have_been_made_elsewhere",
+        ),
+        "I20: a token is said to be of no use, and its region is added",
+    ),
+    Mutation(
+        "pauses-between-attempts-do-not-grow",
+        WISHES,
+        "        self._longest_ms = min(2 * self._longest_ms, PATIENCE_MS.value)\n",
+        "",
+        (
+            OF_REGION + "test_an_attempt_that_is_outbid_again_and_again_waits_for_longer_each_time",
+            OF_HISTORIES
+            + "test_mended_histories_do_not_fail_again[two-that-join-outbid-each-other]",
+        ),
+        "two regions that join at once outbid each other for ever, and neither becomes active",
+    ),
+    Mutation(
+        "a-backoff-outlives-its-epoch",
+        WISHES,
+        "        if epoch != self._epoch or now < self._began_ms:\n",
+        "        if now < self._began_ms:\n",
+        (OF_WISHES + "test_a_change_behind_another_one_does_not_wait_for_the_backoff_before_it",),
+        "a command waits for seconds though nobody else wants anything any more",
+    ),
+    Mutation(
+        "a-clock-that-is-set-back-makes-a-backoff-longer",
+        WISHES,
+        "        if epoch != self._epoch or now < self._began_ms:\n",
+        "        if epoch != self._epoch:\n",
+        (OF_WISHES + "test_a_clock_that_is_set_back_makes_no_backoff_longer",),
+        "a region that joins takes no writes for as long as its clock was set back",
+    ),
+    Mutation(
+        "a-start-remembers-no-change-that-the-folder-lacks",
+        REGION,
+        "        self._remember(self.seen, kept.votes or self.part.votes)\n",
+        "",
+        (OF_STARTS + "test_a_start_remembers_a_change_that_the_folder_did_not_get",),
+        "V19: a power cut between an effect and the folder loses what a later change hides",
+    ),
+    Mutation(
+        "an-attempt-that-was-given-up-counts-as-outbid",
+        WISHES,
+        "            self._backoff.note_given_up()\n",
+        "",
+        (OF_REGION + "test_an_attempt_that_nobody_outbid_makes_no_later_one_wait",),
+        "who waited for a region that was away waits on when it is back",
+    ),
+    Mutation(
+        "a-wish-given-up-in-a-backoff-begins-again-at-once",
+        WISHES,
+        "if wish.has_begun or wish.is_again:",
+        "if wish.has_begun:",
+        (OF_WISHES + "test_the_same_change_is_wanted_again_only_behind_the_backoff",),
+        "two regions that join at once outbid each other whenever their time is over",
+    ),
+    Mutation(
+        "an-operator-waits-for-the-backoff-of-another-wish",
+        WISHES,
+        "if wish.has_begun or wish.is_again:",
+        "if True:",
+        (OF_WISHES + "test_an_operator_waits_for_no_backoff_of_an_earlier_wish",),
+        "a command waits for seconds though nobody else wants anything",
+    ),
+    Mutation(
         "a-clock-that-is-set-back-keeps-an-operator-waiting",
         "crdtstream/region/wishes.py",
-        "            wish.until = min(wish.until, Millis(now + PATIENCE_MS.value))\n",
+        "            wish.until = min(wish.until, latest)\n",
         "",
         (OF_STARTS + "test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer",),
         "a command hangs for as long as the clock was set back",
@@ -642,5 +1246,31 @@ MEMBERSHIP: Final = (
         "        return tuple(one for one in self._members.active if one not in self._words)\n",
         (OF_CUTS + "test_a_region_that_joins_owes_its_word_until_it_is_taken_out",),
         "a region that joined by a member that is gone has effects beyond the cut",
+    ),
+    Mutation(
+        "who-is-refused-tells-no-news",
+        "crdtstream/region/links/pull.py",
+        "            self._own.membership.note_refused(self.peer)\n",
+        "",
+        (OF_STARTS + "test_an_earlier_folder_hears_who_is_a_member_from_those_that_it_refuses",),
+        "a folder of before a change waits for dead regions for ever, and refuses all that live",
+    ),
+    Mutation(
+        "a-removed-region-tells-news",
+        REGION,
+        "not self.members.is_removed and self.members.takes_from(peer)",
+        "True",
+        (OF_STARTS + "test_a_refusal_sends_no_letters_to_or_from_a_removed_region",),
+        "a region that was removed speaks for the members",
+    ),
+    Mutation(
+        "an-epoch-that-is-closed-alone-is-a-second-decision",
+        "crdtstream/sim/member_checks.py",
+        "            if self._alone.isdisjoint(hashes) and not any(map(_is_alone, changes)):",
+        "            if not any(map(_is_alone, changes)):",
+        (
+            "tests/sim/test_histories.py::test_mended_histories_do_not_fail_again[an-epoch-is-closed-alone-before-a-removal-without-a-majority]",
+        ),
+        "the simulator takes two parts that were told to go on alone for a broken consensus",
     ),
 )

@@ -15,6 +15,7 @@ GROUP: Final = "crdtstream/core/groups/group.py"
 PRODUCERS: Final = "crdtstream/core/merge/producers.py"
 RESIDENCY: Final = "crdtstream/core/lanes/residency.py"
 NODE: Final = "crdtstream/core/lanes/node.py"
+SENT: Final = "crdtstream/core/merge/sent.py"
 
 OF_ENTRIES: Final = "tests/rules/test_merge_entries.py::"
 OF_KEYS: Final = "tests/rules/test_merge_keys.py::"
@@ -22,16 +23,16 @@ OF_GROUPS: Final = "tests/rules/test_merge_groups.py::"
 OF_PRODUCERS: Final = "tests/rules/test_merge_producers.py::"
 OF_SLICES: Final = "tests/rules/test_merge_slices.py::"
 OF_FOLDERS: Final = "tests/rules/test_merge_folders.py::"
+OF_NONSENSE: Final = "tests/rules/test_merge_nonsense.py::"
 
 MERGING: Final = (
     # --- Entries ----------------------------------------------------------------------------------
     Mutation(
         "merge-keeps-what-the-other-removed",
         LANES,
-        "    for first_n, last_n in gone:\n"
-        "        lane.remove_dots(first_n, last_n - first_n + 1)\n",
-        "",
-        (OF_ENTRIES + "test_what_was_removed_there_goes_and_what_was_removed_here_stays_gone",),
+        "    has_less = lane.remove_ranges(gone)\n",
+        "    has_less = False\n",
+        (OF_ENTRIES + "test_entries_removed_in_either_state_are_gone_after_a_merge",),
         "I1: an entry that was removed before a bootstrap lives on in one region",
     ),
     Mutation(
@@ -61,16 +62,16 @@ MERGING: Final = (
     Mutation(
         "merge-removes-what-the-other-has-not-heard-of",
         LANES,
-        "list(_gone(lane, sent, min(here_n, there_n), residency))",
-        "list(_gone(lane, sent, here_n, residency))",
-        (OF_ENTRIES + "test_what_was_appended_here_since_stays",),
+        "        upto_n = min(here_n, there_n)\n",
+        "        upto_n = here_n\n",
+        (OF_ENTRIES + "test_entries_appended_since_stay_after_a_merge",),
         "acknowledged entries that only this region has are lost by a bootstrap",
     ),
     Mutation(
         "merge-reads-all-macro-nodes",
         LANES,
-        "        if not here or are_alike(here, there, upto_n):\n",
-        "        if not here:\n",
+        "            if stretch.here and not are_alike(stretch.here, stretch.there, upto_n):\n",
+        "            if stretch.here:\n",
         (OF_ENTRIES + "test_nodes_that_are_alike_are_not_read",),
         "a merge of a large stream stops the node for minutes",
     ),
@@ -80,7 +81,7 @@ MERGING: Final = (
         "        and sum(node.own_digest() for node in here) & DIGEST_MASK\n"
         "        == sum(header.digest for header in headers) & DIGEST_MASK\n",
         "",
-        (OF_ENTRIES + "test_what_was_removed_there_goes_and_what_was_removed_here_stays_gone",),
+        (OF_ENTRIES + "test_entries_removed_in_either_state_are_gone_after_a_merge",),
         "I1: each side removed another entry, and both live on",
     ),
     Mutation(
@@ -88,7 +89,7 @@ MERGING: Final = (
         MERGE,
         "            lane.remove_prefix(up_to=ID_MAX, n_max=there_n)\n",
         "            lane.remove_prefix(up_to=ID_MAX, n_max=1 << 62)\n",
-        (OF_ENTRIES + "test_what_was_appended_since_all_was_removed_elsewhere_stays",),
+        (OF_ENTRIES + "test_an_entry_appended_since_all_was_removed_elsewhere_stays",),
         "acknowledged entries that only this region has are lost by a bootstrap",
     ),
     Mutation(
@@ -96,7 +97,7 @@ MERGING: Final = (
         MERGE,
         "    merge_lost(state, sent, stream)\n",
         "",
-        (OF_ENTRIES + "test_what_a_trim_took_elsewhere_is_lost_here",),
+        (OF_ENTRIES + "test_a_trim_in_the_merged_state_is_a_loss_here",),
         "a cursor skips entries that were trimmed, and its reader is not told",
     ),
     Mutation(
@@ -104,7 +105,7 @@ MERGING: Final = (
         MERGE,
         "        elif content is None and sent.content.gone is None:\n",
         "        elif False:\n",
-        (OF_ENTRIES + "test_what_went_with_a_key_that_the_other_has_forgotten_is_lost_here",),
+        (OF_ENTRIES + "test_a_delete_that_the_merged_state_has_forgotten_is_a_loss_here",),
         "a cursor skips entries that were deleted, and its reader is not told",
     ),
     Mutation(
@@ -139,7 +140,7 @@ MERGING: Final = (
         ALIKE,
         "    return _has_all(stream, content.stream, sent) and _are_alike",
         "    return _are_alike",
-        (OF_ENTRIES + "test_what_was_appended_here_since_stays",),
+        (OF_ENTRIES + "test_entries_appended_since_stay_after_a_merge",),
         "a region never gets the entries that it was bootstrapped for",
     ),
     Mutation(
@@ -147,8 +148,40 @@ MERGING: Final = (
         ALIKE,
         "_has_all(stream, content.stream, sent) and _are_alike(stream.groups, sent.groups)\n",
         "_has_all(stream, content.stream, sent)\n",
-        (OF_GROUPS + "test_what_is_newly_acknowledged_is_pending_no_more_and_is_skipped",),
+        (OF_GROUPS + "test_entries_acknowledged_in_the_merged_state_are_pending_no_more",),
         "what another region acknowledged is delivered again",
+    ),
+    Mutation(
+        "strings-that-both-have-are-merged-again",
+        ALIKE,
+        "    if not _has_values(keys.strings.get(key), content.string, both):\n",
+        "    if key in keys.strings or content.string:\n",
+        (OF_SLICES + "test_strings_and_deadlines_that_both_have_are_not_merged_again",),
+        "clients wait for seconds at the end of a bootstrap with many strings",
+    ),
+    Mutation(
+        "deadlines-of-strings-are-taken-for-alike",
+        ALIKE,
+        "    return _has_dots(mine, theirs, both) and all(\n",
+        "    return _has_dots(mine, theirs, both) or all(\n",
+        (OF_SLICES + "test_a_string_or_a_deadline_that_differs_is_merged",),
+        "I1: a string that was changed elsewhere stays as it was in a region that was bootstrapped",
+    ),
+    Mutation(
+        "what-was-overwritten-elsewhere-is-taken-for-alike",
+        ALIKE,
+        "    return theirs <= mine and all(map(both.is_new_there, mine - theirs))\n",
+        "    return theirs <= mine\n",
+        (OF_SLICES + "test_a_string_or_a_deadline_that_differs_is_merged",),
+        "I1: a key that was deleted elsewhere lives on in a region that was bootstrapped",
+    ),
+    Mutation(
+        "deadlines-are-taken-for-alike",
+        ALIKE,
+        "        _has_dots(mine.expiry.values, _dots_of(there.expiry), both)\n",
+        "        True\n",
+        (OF_SLICES + "test_a_string_or_a_deadline_that_differs_is_merged",),
+        "I1: a deadline that was set elsewhere does not count in a region that was bootstrapped",
     ),
     # --- Keys -------------------------------------------------------------------------------------
     Mutation(
@@ -262,17 +295,17 @@ MERGING: Final = (
     Mutation(
         "merge-keeps-local-facts-of-a-group-that-went",
         GROUPS,
-        "        if group is not None and not any(dot in creates for dot in mine):\n",
-        "        if group is not None and not creates:\n",
+        "    if group is not None and not any(dot in creates for dot in mine):\n",
+        "    if group is not None and not creates:\n",
         (OF_GROUPS + "test_all_that_is_local_goes_with_the_creates",),
         "I9: a new group of the same name begins where the old one was (C4)",
     ),
     Mutation(
         "merge-tells-of-a-group-that-went",
         GROUPS,
-        "            state.grown_runs.forget((sent.key, name))\n",
+        "        state.grown_runs.forget((sent.key, name))\n",
         "",
-        (OF_GROUPS + "test_what_was_still_to_be_said_goes_with_the_creates",),
+        (OF_GROUPS + "test_unsent_runs_of_a_group_are_dropped_with_its_creates",),
         "rule 12: what was acknowledged in a group that is gone counts for its successor",
     ),
     Mutation(
@@ -291,10 +324,7 @@ MERGING: Final = (
         "            fresh = [part for low, high in intervals"
         " for part in of_lane.missing(low, high)]\n",
         "            fresh = list(intervals)\n",
-        (
-            OF_GROUPS
-            + "test_what_was_claimed_again_stays_pending_though_it_is_known_to_be_acknowledged",
-        ),
+        (OF_GROUPS + "test_a_claimed_acknowledged_entry_stays_pending_after_a_merge",),
         "a merge ends what was taken up again on purpose (C6)",
     ),
     Mutation(
@@ -304,7 +334,7 @@ MERGING: Final = (
         "                self.pel.drop_within(region, low, high, keep={})\n"
         "            self.reading.skip_and_count(region, progress, lanes.get(region), last_ids)\n",
         "            self.reading.skip_and_count(region, progress, lanes.get(region), last_ids)\n",
-        (OF_GROUPS + "test_what_is_newly_acknowledged_is_pending_no_more_and_is_skipped",),
+        (OF_GROUPS + "test_entries_acknowledged_in_the_merged_state_are_pending_no_more",),
         "what another region acknowledged is claimed and processed again",
     ),
     Mutation(
@@ -327,9 +357,9 @@ MERGING: Final = (
     Mutation(
         "merge-forgets-handovers",
         GROUPS,
-        "        for dot, setting in in_causal_order(settings):\n",
-        "        for dot, setting in ():\n",
-        (OF_GROUPS + "test_what_the_old_home_left_pending_is_pending_at_the_new_one",),
+        "    for dot, setting in in_causal_order(settings):\n",
+        "    for dot, setting in ():\n",
+        (OF_GROUPS + "test_entries_pending_at_the_old_home_are_pending_at_the_new_one",),
         "120 is pending at the old home, and never processed (C7, M12)",
     ),
     Mutation(
@@ -337,7 +367,7 @@ MERGING: Final = (
         GROUPS,
         "            create.mode = ModeRegister()\n",
         "            pass\n",
-        (OF_GROUPS + "test_what_the_old_home_left_pending_is_pending_at_the_new_one",),
+        (OF_GROUPS + "test_entries_pending_at_the_old_home_are_pending_at_the_new_one",),
         "the change of mode finds itself applied, and the new home does not continue (C7)",
     ),
     Mutation(
@@ -359,15 +389,15 @@ MERGING: Final = (
     Mutation(
         "merge-settles-who-delivers-always",
         GROUPS,
-        "        if settings or any(dot not in creates for dot in mine):\n",
-        "        if True:\n",
+        "    if settings or any(dot not in creates for dot in mine):\n",
+        "    if True:\n",
         (OF_GROUPS + "test_a_jump_stays_though_others_deliver_too",),
         "a merge takes up what a client jumped (C7)",
     ),
     Mutation(
         "merge-keeps-no-settings",
         GROUPS,
-        "                state.settings.note(dot, sent.key, name)\n",
+        "            state.settings.note(dot, sent.key, name)\n",
         "",
         (OF_GROUPS + "test_a_stable_setting_is_forgotten",),
         "changes of mode are kept for ever",
@@ -477,7 +507,7 @@ MERGING: Final = (
         "crdtstream/core/producers/numbered.py",
         "        self.newest = max(live, default=-1)\n",
         "        self.newest = max([self.newest, *live])\n",
-        (OF_PRODUCERS + "test_rows_deleted_here_are_not_known_by_an_older_state_of_a_later_batch",),
+        (OF_PRODUCERS + "test_rows_deleted_here_are_not_known_by_an_older_state",),
         "a batch that is to be written again after a DEL is refused as too old (C8)",
     ),
     Mutation(
@@ -546,7 +576,7 @@ MERGING: Final = (
         "numbering-does-not-go-on-behind-a-merge",
         "crdtstream/core/replica.py",
         "        self.merged_count += 1\n"
-        "        # Effects of this region that it had lost: numbering goes on behind them.\n"
+        "        # Effects of this region that it had lost: numbering continues behind them.\n"
         "        self._section.begin(self.issued + 1)\n",
         "        self.merged_count += 1\n",
         (OF_FOLDERS + "test_a_region_that_lost_effects_of_its_own_goes_on_behind_them",),
@@ -555,7 +585,7 @@ MERGING: Final = (
     Mutation(
         "a-merge-is-not-replayed",
         "crdtstream/core/replica.py",
-        "            self._merge(self.merging(local.merged), local.arrived)\n",
+        "            self._merge(begin(local.merged), local.arrived)\n",
         "            pass\n",
         (OF_FOLDERS + "test_a_merge_is_replayed_as_it_was",),
         "I8: a restart loses all that came by a bootstrap",
@@ -564,17 +594,16 @@ MERGING: Final = (
     Mutation(
         "a-slice-skips-a-key",
         SLICES,
-        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
-        "            next(self._coming, None)\n"
-        "            return all(self._look_at_next() for _ in range(SLICE_KEYS.value))\n",
+        "            for _ in range(SLICE_KEYS.value):\n",
+        "            next(self._steps, None)\n            for _ in range(SLICE_KEYS.value):\n",
         (OF_SLICES + "test_a_slice_looks_at_no_more_keys_than_its_size",),
         "I1: a region that was bootstrapped lacks keys that all others have",
     ),
     Mutation(
         "a-slice-has-no-end",
         SLICES,
-        "for _ in range(SLICE_KEYS.value))",
-        "for _ in range(1 << 62))",
+        "            for _ in range(SLICE_KEYS.value):\n",
+        "            for _ in range(1 << 62):\n",
         (OF_SLICES + "test_a_slice_looks_at_no_more_keys_than_its_size",),
         "clients wait for seconds while many keys are merged",
     ),
@@ -597,8 +626,8 @@ MERGING: Final = (
     Mutation(
         "built-though-it-was-created-meanwhile",
         SLICES,
-        "            self._forget_built(key)\n            self._look_at",
-        "            self._look_at",
+        "            self._forget_built(key)\n            for _ in self._look_at",
+        "            for _ in self._look_at",
         (OF_SLICES + "test_a_key_that_is_created_between_slices_has_what_both_have",),
         "I1: what was built hides what a client wrote during a bootstrap",
     ),
@@ -647,15 +676,90 @@ MERGING: Final = (
         SLICES,
         "                self._state.residency.forget(part)\n        self._parts = {}\n",
         "                pass\n        self._parts = {}\n",
-        (OF_SLICES + "test_what_is_given_up_leaves_nothing",),
+        (OF_SLICES + "test_a_merge_that_is_given_up_leaves_nothing",),
         "each bootstrap that fails takes memory that nobody has",
     ),
     Mutation(
         "entries-are-read-in-the-last-step",
         SLICES,
-        "            self._left[sent.key] = sent, self._plans_of(sent)\n",
+        "            self._left[sent.key] = sent, plans\n",
         "            self._left[sent.key] = sent, {}\n",
         (OF_SLICES + "test_no_entry_is_read_in_the_last_step",),
         "clients wait for seconds while entries are read from the disk",
+    ),
+    Mutation(
+        "a-key-is-read-in-one-slice",
+        SLICES,
+        "                if step is Step.READ:\n",
+        "                if False:\n",
+        (OF_SLICES + "test_a_slice_reads_one_macro_node_of_the_other_side",),
+        "clients wait for seconds while one large stream is merged",
+    ),
+    Mutation(
+        "merge-reads-what-was-trimmed",
+        LANES,
+        "        _find_all_gone(lane, start, header.first_n, gone)\n",
+        "        for one in lane.nodes_within(Within(0, header.first_n)):\n"
+        "            one.warm()\n"
+        "        _find_all_gone(lane, start, header.first_n, gone)\n",
+        (OF_SLICES + "test_nodes_trimmed_elsewhere_are_removed_without_being_read",),
+        "a bootstrap takes as much memory as what was trimmed meanwhile",
+    ),
+    Mutation(
+        "merge-removes-a-macro-node-of-which-some-stays",
+        "crdtstream/core/lanes/lane.py",
+        "                if start <= node.first_n and node.last_n < stop:\n",
+        "                if start <= node.first_n:\n",
+        (OF_ENTRIES + "test_entries_removed_in_either_state_are_gone_after_a_merge",),
+        "entries are lost by a bootstrap",
+    ),
+    # --- Nonsense of a peer -----------------------------------------------------------------------
+    Mutation(
+        "a-body-that-cannot-be-ends-the-node",
+        LANES,
+        "    except (ValueError, OverflowError) as error:\n",
+        "    except UnicodeError as error:\n",
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "a peer with one damaged macro node ends whoever takes over its state, again and again",
+    ),
+    Mutation(
+        "overlapping-macro-nodes-are-merged",
+        SENT,
+        "        _check_lane(nodes)\n",
+        "",
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "the node ends in the middle of a merge, and again after each start",
+    ),
+    Mutation(
+        "effects-named-twice-are-merged",
+        SENT,
+        "        _check_dots(group)\n",
+        "",
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "the node ends in the middle of a merge, and again after each start",
+    ),
+    Mutation(
+        "empty-intervals-are-merged",
+        SENT,
+        "        _check_group(group)\n",
+        "        pass\n",
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "the node ends in the middle of a merge, and again after each start",
+    ),
+    Mutation(
+        "effects-beyond-the-state-are-merged",
+        SLICES,
+        "        check_covered(sent, self._both.there)\n",
+        "",
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "an entry is there twice once its effect comes by a link",
+    ),
+    Mutation(
+        "ids-of-any-length-are-read",
+        "crdtstream/core/checkpoint/contents.py",
+        "Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]",
+        'Annotated[bytes, "ID"]',
+        (OF_NONSENSE + "test_nonsense_is_found_before_anything_has_changed",),
+        "the node ends in the middle of a merge, and again after each start",
     ),
 )

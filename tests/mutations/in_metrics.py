@@ -11,8 +11,8 @@ FIGURES: Final = "crdtstream/metrics/figures.py"
 METRICS: Final = (
     Mutation(
         "lag-of-a-silent-peer-is-zero",
-        FIGURES,
-        "return pull.silent_ms(self._engine.now()) if lag_ms is None else lag_ms",
+        "crdtstream/region/region.py",
+        "return pull.silent_ms(now) if lag_ms is None else lag_ms",
         "return 0 if lag_ms is None else lag_ms",
         (PAGE + "test_a_peer_that_was_never_heard_lags_since_the_start",),
         "a peer that never answered looks up to date, and no alert fires",
@@ -22,7 +22,7 @@ METRICS: Final = (
         FIGURES,
         "Reading(self._region.staleness.refused, (REFUSED_AS_LAGGED,))",
         'Reading(statistics.errors_by_kind().get("LAGGED", 0), (REFUSED_AS_LAGGED,))',
-        (PAGE + "test_what_would_be_lost_with_the_region_is_told",),
+        (PAGE + "test_replication_lag_and_its_bounds_are_in_the_page",),
         "nobody hears that producers with transactions are refused",
     ),
     Mutation(
@@ -35,8 +35,8 @@ METRICS: Final = (
     ),
     Mutation(
         "refusals-of-a-stale-region-blame-the-disk",
-        "crdtstream/region/region.py",
-        "            REFUSED_BY_DISK if self.fault is not None else REFUSED_AS_STALE\n",
+        "crdtstream/region/write_gate.py",
+        "            REFUSED_AS_STALE if self.fault is None else REFUSED_BY_DISK\n",
         "            REFUSED_BY_DISK\n",
         (PAGE + "test_writes_that_a_stale_region_refuses_are_told_as_such",),
         "operators look for a full disk while a region waits for its peers",
@@ -94,7 +94,7 @@ METRICS: Final = (
         "crdtstream/drill/prometheus.py",
         "            self._states = now\n",
         "            self._states |= now\n",
-        ("tests/drill/test_prometheus.py::test_what_alerts_did_is_told_once_in_order",),
+        ("tests/drill/test_prometheus.py::test_changes_of_alerts_are_reported_once_in_order",),
         "a drill that makes a fault twice hears of its alert once",
     ),
 )

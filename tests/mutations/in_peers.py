@@ -13,6 +13,23 @@ CHANGING: Final = "tests/region/test_changing_peers.py::"
 LIVE: Final = "tests/replication/test_changing_peers.py::"
 
 PEERS: Final = (
+    # --- Who follows a change ---
+    Mutation(
+        "a-part-does-not-follow-the-peers",
+        "crdtstream/region/others.py",
+        "        self.lags.follow_peers(change)\n",
+        "",
+        (CHANGING + "test_every_part_that_keeps_something_for_a_peer_follows_a_change",),
+        "a region counts itself behind a peer that does not exist any more",
+    ),
+    Mutation(
+        "a-part-of-the-links-does-not-follow-the-peers",
+        LINKS,
+        "        self._own.claims.follow_peers(change)\n",
+        "",
+        (CHANGING + "test_every_part_that_keeps_something_for_a_peer_follows_a_change",),
+        "a link ends with an error though its peer said what is true",
+    ),
     # --- What they count for ---
     Mutation(
         "a-peer-that-is-added-does-not-count-for-stability",
@@ -43,7 +60,7 @@ PEERS: Final = (
         "crdtstream/core/stability.py",
         "        join(newest, heard.floor)\n",
         "",
-        (STABILITY + "test_what_all_effects_of_an_added_member_have_observed_is_stable",),
+        (STABILITY + "test_effects_that_all_effects_of_an_added_member_observed_are_stable",),
         "nothing becomes stable while a region joins, for hours with a large database",
     ),
     Mutation(
@@ -71,7 +88,7 @@ PEERS: Final = (
     Mutation(
         "who-waits-is-not-tried-again-when-peers-change",
         "crdtstream/region/region.py",
-        "what an activated one has.\n        self._settle_acks(now)\n",
+        "what an activated one has.\n        self.clients.settle_acks(now)\n",
         "what an activated one has.\n",
         (CHANGING + "test_only_active_peers_count_for_wait",),
         "a client waits on although enough regions have its write",
@@ -81,7 +98,7 @@ PEERS: Final = (
         "crdtstream/region/lag.py",
         "if peer in self._peers.active and (n > self.known_n or is_first):",
         "if n > self.known_n or is_first:",
-        (CHANGING + "test_what_a_joining_peer_has_is_no_copy_until_it_is_active",),
+        (CHANGING + "test_a_joining_peer_reduces_replication_lag_only_once_it_is_active",),
         "I15: more than the bound is lost with this region, as the one that joined was given up",
     ),
     Mutation(
@@ -89,7 +106,7 @@ PEERS: Final = (
         "crdtstream/region/lag.py",
         "        self._set_known(self._most_n)\n\n    def _set_known",
         "\n    def _set_known",
-        (CHANGING + "test_what_only_a_removed_peer_has_lags",),
+        (CHANGING + "test_effects_that_only_a_removed_peer_has_count_as_lag",),
         "I15: effects count as safe that are in this region only",
     ),
     Mutation(
@@ -150,15 +167,15 @@ PEERS: Final = (
     # --- Starting ---
     Mutation(
         "a-removed-peer-s-answer-counts",
-        "crdtstream/region/links/readiness.py",
-        "            self._answers.pop(peer, None)\n            self._known",
-        "            self._known",
+        "crdtstream/region/readiness.py",
+        "change.removed:\n            self._answers.pop(peer, None)\n            self._known",
+        "change.removed:\n            self._known",
         (CHANGING + "test_a_recovering_region_does_not_wait_for_a_peer_that_is_removed",),
         "a region never takes writes, as it waits for effects that only the removed one has",
     ),
     Mutation(
         "a-joining-peer-is-not-asked-by-who-recovers",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "frozenset(self._peers.addresses.keys() - self._answers.keys())",
         "frozenset(self._peers.active - self._answers.keys())",
         (CHANGING + "test_a_recovering_region_asks_a_joining_peer_too",),
@@ -213,7 +230,7 @@ PEERS: Final = (
         LINKS,
         "                if peer in pull.origins:\n                    pull.reopen()\n",
         "                pass\n",
-        (CHANGING + "test_what_others_relayed_of_a_removed_peer_and_is_not_applied_goes",),
+        (CHANGING + "test_unapplied_batches_relayed_for_a_removed_peer_are_dropped",),
         "rule 4: a held batch beyond the cut is applied later, at one region",
     ),
     Mutation(

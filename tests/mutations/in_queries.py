@@ -46,7 +46,7 @@ QUERIES: Final = (
         "crdtstream/query/planning.py",
         "if asked and lost_n > bounds.above.get(origin, 0):",
         "if asked and lost_n >= bounds.above.get(origin, 0):",
-        (PLANNING + "test_what_was_trimmed_or_deleted_unread_is_told",),
+        (PLANNING + "test_entries_trimmed_or_deleted_unread_are_losses",),
         "a pipeline stops for entries that it has read",
     ),
     Mutation(
@@ -62,15 +62,15 @@ QUERIES: Final = (
     Mutation(
         "plan-past-durable",
         "crdtstream/query/service.py",
-        "upto: VersionVector = dict(self._region.outstanding.durable_vv)",
-        "upto: VersionVector = dict(self._region.replica.vv)",
+        "durable: VersionVector = dict(self._durable)\n        upto",
+        "durable: VersionVector = dict(self._region.replica.vv)\n        upto",
         (DURABLE + "test_a_plan_ends_at_what_is_durable",),
         "rule 18: an offset names dots that a power cut gives to other entries",
     ),
     Mutation(
         "scan-past-durable",
         "crdtstream/query/service.py",
-        "upto_n = request.upto_n or region.outstanding.durable_vv.get(origin, 0)",
+        "upto_n = request.upto_n or self._durable.get(origin, 0)",
         "upto_n = request.upto_n or region.replica.vv.get(origin, 0)",
         (DURABLE + "test_a_scan_ends_at_what_is_durable",),
         "rule 18: a reader has entries that a power cut takes back",
@@ -78,9 +78,9 @@ QUERIES: Final = (
     Mutation(
         "behind-goes-unnoticed",
         "crdtstream/query/service.py",
-        "        durable = self._region.outstanding.durable_vv\n",
+        "        durable = self._durable\n",
         "        durable = self._region.replica.vv\n",
-        (DURABLE + "test_what_is_not_durable_yet_is_refused",),
+        (DURABLE + "test_requests_for_effects_that_are_not_durable_are_refused",),
         "rule 18: a region answers for dots that it may lose",
     ),
 )

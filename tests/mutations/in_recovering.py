@@ -11,11 +11,12 @@ LOST: Final = "tests/store/test_lost_end.py::"
 WATCH: Final = "tests/region/test_storage_watch.py::"
 PRESENCE: Final = "tests/store/test_presence.py::"
 MARKER: Final = "tests/store/test_marker.py::"
+FORMATS: Final = "tests/store/test_formats.py::"
 OPENING: Final = "tests/store/test_opening.py::"
-BEFORE: Final = RECOVERING + "test_what_is_held_unapplied_goes_before_the_answer_can_leave"
+BEFORE: Final = RECOVERING + "test_held_batches_are_dropped_before_answering"
 NOT_TAKEN: Final = RECOVERING + "test_effects_of_a_peer_that_recovers_are_not_taken"
 
-FOUND: Final = "tests/sim/test_histories.py::test_what_was_found_stays_mended"
+OF_REGION: Final = "tests/region/test_region.py::"
 
 RECOVERIES: Final = (
     # --- What a folder proves ---
@@ -67,6 +68,22 @@ RECOVERIES: Final = (
         "        if False:",
         (MARKER + "test_a_start_that_dies_before_its_first_row_does_not_make_the_folder_new",),
         "a region whose folder was emptied begins again without a word",
+    ),
+    Mutation(
+        "a-number-of-before-is-taken-for-one-of-now",
+        "crdtstream/store/format_number.py",
+        "before == SAME_FORMAT_BEFORE:",
+        "before is not None:",
+        (FORMATS + "test_a_folder_of_another_format_is_refused_and_stays_as_it_was",),
+        "a folder of another format is opened as one of this, and read wrongly",
+    ),
+    Mutation(
+        "a-folder-of-another-format-loses-its-wal",
+        "crdtstream/store/lost_end.py",
+        '            raise StoreError(f"{path}: {error}") from error\n    expected',
+        "            pass\n    expected",
+        (FORMATS + "test_a_crashed_folder_of_another_format_is_left_unchanged",),
+        "a folder that is refused is changed, and the program that wrote it may not read it again",
     ),
     Mutation(
         "a-folder-gets-no-marker",
@@ -153,14 +170,14 @@ RECOVERIES: Final = (
         "crdtstream/store/sqlite.py",
         '        problem = ""\n        if self._presence is not None:',
         '        problem = self.connections.gone = ""\n        if self._presence is not None:',
-        (PRESENCE + "test_what_was_noticed_holds_while_it_is_looked_at_again",),
+        (PRESENCE + "test_a_noticed_loss_holds_during_the_next_check",),
         "a node whose folder is gone acknowledges a write each second",
     ),
     Mutation(
         "a-size-that-cannot-be-had-ends-the-node",
-        "crdtstream/storage_watch.py",
-        "            except StoreError as error:\n                # What was found",
-        "            except KeyError as error:\n                # What was found",
+        "crdtstream/engine/storage_watch.py",
+        "            except StoreError as error:\n                # The last result counts",
+        "            except KeyError as error:\n                # The last result counts",
         (WATCH + "test_a_disk_that_does_not_answer_does_not_end_the_node",),
         "a disk that fails for a moment ends the node, and reads with it",
     ),
@@ -193,7 +210,7 @@ RECOVERIES: Final = (
         "crdtstream/store/presence.py",
         "                if is_file_at(path, found):",
         "                if path.exists() or path != self._log.parent:",
-        ("tests/store/test_presence.py::test_what_is_not_the_file_that_was_opened_is_told",),
+        ("tests/store/test_presence.py::test_a_log_that_is_not_the_opened_file_is_noticed",),
         "a node acknowledges what goes with its process",
     ),
     Mutation(
@@ -207,8 +224,8 @@ RECOVERIES: Final = (
     Mutation(
         "a-log-that-is-gone-takes-commits",
         "crdtstream/store/sqlite.py",
-        "            return False\n        self.connections.check_there()\n",
-        "            return False\n",
+        "            return False\n        if self.connections.gone:\n",
+        "            return False\n        if False:\n",
         ("tests/store/test_presence.py::test_nothing_is_committed_to_files_that_are_gone",),
         "a node acknowledges what goes with its process",
     ),
@@ -222,24 +239,24 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "own-effects-that-peers-have-cut-are-said-to-come",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "                    if self.cut_off\n                    else",
         "                    if False\n                    else",
-        (READY + "test_what_peers_have_cut_is_not_said_to_come_in_a_moment",),
+        (READY + "test_the_error_about_cut_effects_does_not_promise_them_in_a_moment",),
         "a client tries again in a moment, for ever, and nobody restores a backup",
     ),
     Mutation(
         "effects-of-others-that-peers-have-cut-are-said-to-come",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "            if self.cut_off:\n",
         "            if not self.cut_off and self.cut_off:\n",
-        (READY + "test_what_peers_have_cut_is_not_said_to_come_in_a_moment",),
+        (READY + "test_the_error_about_cut_effects_does_not_promise_them_in_a_moment",),
         "a client tries again in a moment, for ever, and nobody restores a backup",
     ),
     # --- Who must answer ---
     Mutation(
         "first-answer-is-enough",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "            and not self._unanswered\n",
         "            and self._answers\n",
         (READY + "test_every_member_must_answer",),
@@ -247,7 +264,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "last-answer-counts",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "return max(self._known.values(), default=0)",
         "return next(reversed(self._known.values()), 0)",
         (READY + "test_the_highest_answer_counts",),
@@ -255,35 +272,35 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "a-heartbeat-is-an-answer",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "        self._known[peer] = max(self._known.get(peer, 0), n)\n",
         "        self._known[peer] = max(self._known.get(peer, 0), n)\n"
         "        self._answers.setdefault(peer, Answer(n))\n",
-        (READY + "test_what_a_heartbeat_says_is_no_answer",),
+        (READY + "test_a_heartbeat_is_no_answer",),
         "rule 18: a peer that still holds effects of the earlier run applies them later",
     ),
     Mutation(
         "ready-without-what-its-peers-have",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "            and covers(vv, self._owed_vv())\n",
         "",
-        (READY + "test_what_its_peers_have_must_be_here",),
+        (READY + "test_effects_that_peers_have_must_be_applied_before_writes",),
         "rule 3: a tombstone that another region dropped is missing for what is created now",
     ),
     Mutation(
         "what-a-peer-lost-is-waited-for",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "Answer(before.own_n, meet([before.vv, answer.vv]))",
         "before",
-        (READY + "test_what_a_peer_lost_after_its_answer_is_not_waited_for",),
+        (READY + "test_effects_that_a_peer_lost_after_its_answer_are_not_waited_for",),
         "a region that recovers waits for ever for what nobody has any more",
     ),
     Mutation(
         "a-region-that-recovers-forgets",
-        "crdtstream/region/region.py",
-        "        if self.replica.kept_until_stable and not self.opening.is_recovering:\n",
-        "        if self.replica.kept_until_stable:\n",
-        (FOUND + "[rows-come-back-to-the-region-that-lost-them]",),
+        "crdtstream/region/stability.py",
+        "            and not self._recovery.is_recovering\n            and self._counts",
+        "            and self._counts",
+        (OF_REGION + "test_a_region_that_lost_effects_forgets_nothing_before_it_has_them_back",),
         "rule 3: rows that it lost and gets back stand beside those of another region",
     ),
     Mutation(
@@ -291,7 +308,9 @@ RECOVERIES: Final = (
         "crdtstream/region/knowledge.py",
         "        if not regains and _grow(",
         "        if _grow(",
-        (FOUND + "[rows-come-back-behind-a-region-that-recovers]",),
+        (
+            "tests/region/test_knowledge.py::test_words_of_a_region_that_recovers_make_nothing_stable",
+        ),
         "rule 3: rows that come back to another region stand there beside those that they beat",
     ),
     Mutation(
@@ -299,13 +318,15 @@ RECOVERIES: Final = (
         "crdtstream/region/links/gossip.py",
         "self._knowledge.counted.items()\n            # A version",
         "self._knowledge.vvs.items()\n            # A version",
-        ("tests/region/test_gossip.py::test_what_was_said_while_recovering_is_not_passed_on",),
+        (
+            "tests/region/test_gossip.py::test_version_vectors_said_while_recovering_are_not_gossiped",
+        ),
         "rule 3: a region without a link forgets what is still to be settled",
     ),
     Mutation(
         "a-loss-goes-unnoticed",
-        "crdtstream/region/links/readiness.py",
-        "        if self._is_recovering or not self.are_lost(issued):\n",
+        "crdtstream/region/readiness.py",
+        "        if self.is_recovering or not self.are_lost(issued):\n",
         "        if True:\n",
         (READY + "test_a_region_that_learns_of_a_loss_asks_everybody_again",),
         "rule 18: a region goes on though peers have effects of it that it lacks",
@@ -323,8 +344,9 @@ RECOVERIES: Final = (
     Mutation(
         "a-peer-keeps-what-it-holds-unapplied",
         "crdtstream/region/links/pull.py",
-        "        self.inbox.discard()\n        self._must_reopen",
-        "        self._must_reopen",
+        "        self.inbox.discard()\n"
+        "        if self._call is not None:\n            self._call.must_reopen",
+        "        if self._call is not None:\n            self._call.must_reopen",
         (BEFORE,),
         "rule 18: a peer applies effects of an earlier run after it has answered",
     ),
@@ -339,7 +361,7 @@ RECOVERIES: Final = (
     Mutation(
         "held-effects-are-asked-for",
         "crdtstream/region/links/routes.py",
-        "return frozenset(origins - {peer} if self._is_held(peer) else origins)",
+        "return frozenset(origins - {peer} if self._peer_runs.is_held(peer) else origins)",
         "return frozenset(origins)",
         (NOT_TAKEN,),
         "rule 18: effects are taken that may be used again",
@@ -347,22 +369,22 @@ RECOVERIES: Final = (
     Mutation(
         "held-effects-are-not-relayed",
         "crdtstream/region/links/routes.py",
-        "            if self._is_held(other):\n                origins.add(other)\n",
+        ("            if self._peer_runs.is_held(other):\n                origins.add(other)\n"),
         "",
         (RECOVERING + "test_healthy_regions_relay_effects_of_one_that_recovers_and_waits",),
         "one region that recovers stops the others",
     ),
     Mutation(
         "held-until-ready",
-        "crdtstream/region/links/readiness.py",
-        "return self._is_recovering and bool(self._unanswered)",
-        "return self._is_recovering",
+        "crdtstream/region/readiness.py",
+        "return self.is_recovering and bool(self._unanswered)",
+        "return self.is_recovering",
         (READY + "test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks",),
         "two regions that recover wait for each other",
     ),
     Mutation(
         "a-lower-answer-is-just-taken",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "is_lower = before is not None and answer.own_n < before.own_n",
         "is_lower = False",
         (READY + "test_when_a_peer_has_lost_what_it_had_answered_for_all_answer_again",),
@@ -378,15 +400,15 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "an-earlier-run-ends-the-hold",
-        "crdtstream/region/links/peer_runs.py",
+        "crdtstream/region/peer_runs.py",
         "        elif self._held.get(region) == run_id:\n",
         "        elif region in self._held:\n",
-        (READY + "test_what_an_earlier_run_says_late_counts_for_nothing",),
+        (READY + "test_late_messages_of_an_earlier_run_are_ignored",),
         "rule 18: effects are taken that may be used again",
     ),
     Mutation(
         "a-second-start-is-not-told-of",
-        "crdtstream/region/links/peer_runs.py",
+        "crdtstream/region/peer_runs.py",
         "        elif self._held.get(region) != run_id:\n",
         "        elif region not in self._held:\n",
         (READY + "test_each_run_that_recovers_is_told_of_anew",),
@@ -395,7 +417,7 @@ RECOVERIES: Final = (
     # --- Whose database ---
     Mutation(
         "every-region-names-the-database",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "is_lowest = all(self._region < peer for peer in self._peers.addresses)",
         "is_lowest = True",
         (READY + "test_the_lowest_region_names_the_database_when_all_have_answered",),
@@ -403,7 +425,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "another-database-is-let-in",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "        if own.uid:\n            return self._refusal",
         "        if not own.uid:\n            return self._refusal",
         (READY + "test_two_databases_are_refused_with_both_identities",),
@@ -411,7 +433,7 @@ RECOVERIES: Final = (
     ),
     Mutation(
         "old-effects-join-a-database-declared-new",
-        "crdtstream/region/links/readiness.py",
+        "crdtstream/region/readiness.py",
         "        if theirs.declared and self._has_effects:\n",
         "        if False:\n",
         (READY + "test_effects_of_an_earlier_version_do_not_join_a_database_declared_new",),
@@ -422,7 +444,7 @@ RECOVERIES: Final = (
         "crdtstream/commands/beyond_redis/version_vectors.py",
         "    if theirs != uid:\n",
         "    if theirs != uid and not uid:\n",
-        ("tests/commands/test_tokens.py::test_what_another_database_gave_is_refused",),
+        ("tests/commands/test_tokens.py::test_tokens_and_cursors_of_another_database_are_refused",),
         "a reader skips entries that it has never seen",
     ),
     Mutation(

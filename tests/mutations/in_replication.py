@@ -20,7 +20,31 @@ LISTENERS: Final = "tests/region/test_listeners.py::"
 PUBLICATIONS: Final = "tests/region/test_publications.py::"
 
 REPLICATION: Final = (
+    Mutation(
+        "metadata-go-with-the-first-message",
+        "crdtstream/replication/server.py",
+        "            await context.send_initial_metadata(())\n",
+        "",
+        (FALSE + "test_a_link_that_fails_while_its_first_message_is_written_says_why",),
+        "a peer whose first words are refused never learns that its link has ended",
+    ),
     # --- Passwords that differ ---
+    Mutation(
+        "strangers-are-remembered-by-any-number",
+        "crdtstream/replication/wire.py",
+        "    region = checked_region(RegionId(message.region), message.region)\n    if",
+        "    region = RegionId(message.region)\n    if",
+        ("tests/replication/test_refusals.py::test_only_a_peer_of_the_same_database_is_let_in",),
+        "who refuses a stranger under each of 2^32 numbers runs out of memory",
+    ),
+    Mutation(
+        "strangers-are-remembered-by-names-of-any-length",
+        "crdtstream/replication/wire.py",
+        "if len(message.database_id) > DATABASE_ID_LENGTH_MAX:",
+        "if False:",
+        ("tests/replication/test_refusals.py::test_only_a_peer_of_the_same_database_is_let_in",),
+        "a stranger fills memory and the node's log with what it calls its database",
+    ),
     Mutation(
         "a-puller-says-nothing-of-its-password",
         "crdtstream/replication/puller.py",
@@ -117,7 +141,7 @@ REPLICATION: Final = (
         CLAIMS,
         "        if most_n > self.logged_n:\n",
         "        if most_n > 1 << 60:\n",
-        (SERVE + "test_what_a_link_opened_with_is_judged_when_the_region_has_recovered",),
+        (SERVE + "test_the_opening_version_vector_of_a_link_is_checked_after_recovery",),
         "rule 3: who opened a link with too much while a region recovered may acknowledge all",
     ),
     Mutation(
@@ -139,8 +163,8 @@ REPLICATION: Final = (
     Mutation(
         "gossip-of-what-was-never-sent-counts",
         "crdtstream/region/links/own_side.py",
-        "if region != by and self.claims.is_possible(vv):",
-        "if region != by:",
+        "if region != by and vv is not None and self.claims.is_possible(vv):",
+        "if region != by and vv is not None:",
         (
             SERVE + "test_gossip_of_what_was_never_sent_is_passed_over",
             FALSE + "test_gossip_of_what_was_never_sent_counts_for_nothing",
@@ -150,8 +174,8 @@ REPLICATION: Final = (
     Mutation(
         "gossip-speaks-for-who-tells-it",
         "crdtstream/region/links/own_side.py",
-        "if region != by and self.claims.is_possible(vv):",
-        "if self.claims.is_possible(vv):",
+        "if region != by and vv is not None and self.claims.is_possible(vv):",
+        "if vv is not None and self.claims.is_possible(vv):",
         (SERVE + "test_gossip_of_what_was_never_sent_is_passed_over",),
         "rule 3: what a link was never sent is acknowledged as gossip",
     ),
@@ -194,8 +218,8 @@ REPLICATION: Final = (
     Mutation(
         "heartbeats-from-applied",
         "crdtstream/region/links/serve.py",
-        "durable_vv, is_awaited = own.outstanding.durable_vv, own.is_awaited()",
-        "durable_vv, is_awaited = dict(own.replica.vv), own.is_awaited()",
+        "durable_vv, is_awaited = own.outstanding.durable_vv, own.database.awaits_news",
+        "durable_vv, is_awaited = dict(own.replica.vv), own.database.awaits_news",
         (DURABLE + "test_a_heartbeat_names_nothing_that_is_not_durable",),
         "rule 3: a power cut takes back what a heartbeat has told",
     ),
@@ -255,18 +279,10 @@ REPLICATION: Final = (
     Mutation(
         "what-is-new-does-not-end-the-quiet",
         "crdtstream/region/links/serve.py",
-        "if self._is_quiet and self._has_something_to_tell:",
-        "if self._is_quiet and self.told_awaited:",
-        (SERVE + "test_what_there_is_to_tell_ends_the_quiet_at_once",),
+        "        if self._has_something_to_tell:\n            self.is_quiet",
+        "        if self.told_awaited:\n            self.is_quiet",
+        (SERVE + "test_news_ends_the_quiet_of_a_link_at_once",),
         "a peer's durable effects, and who waits for them, are told up to a second late",
-    ),
-    Mutation(
-        "an-earlier-version-is-left-in-the-quiet",
-        "crdtstream/region/links/serve.py",
-        "            bool(self._next_ms)\n            and not is_awaited\n",
-        "            not is_awaited\n",
-        (SERVE + "test_a_puller_that_says_no_times_hears_no_link_be_quiet",),
-        "regions of an earlier version call themselves behind while nothing happens",
     ),
     Mutation(
         "a-link-is-quiet-whatever-its-puller-lacks",
@@ -285,6 +301,14 @@ REPLICATION: Final = (
         "links break again and again between nodes with different settings",
     ),
     Mutation(
+        "a-welcome-in-another-protocol-is-taken",
+        "crdtstream/region/links/pull.py",
+        "if welcome.protocol != PROTOCOL_VERSION:",
+        "if False:",
+        (PULL + "test_a_peer_that_answers_in_another_protocol_is_refused",),
+        "a peer of a later version is pulled from, whatever its messages mean",
+    ),
+    Mutation(
         "an-ack-comes-later-than-announced",
         "crdtstream/region/links/acks.py",
         "min(quiet_seconds, self._announced_seconds)",
@@ -297,7 +321,7 @@ REPLICATION: Final = (
         "crdtstream/region/freshness.py",
         "        heard.latest = heard.latest._replace(silent_ms=silent_ms)\n",
         "",
-        ("tests/region/test_freshness.py::test_what_was_announced_holds_no_longer_than_the_link",),
+        ("tests/region/test_freshness.py::test_an_announced_silence_ends_with_its_link",),
         "a region that comes back calls itself current before it is",
     ),
     Mutation(
@@ -323,7 +347,7 @@ REPLICATION: Final = (
         "heard.due_ms = at_ms + ",
         (
             FRESHNESS + "test_a_peer_that_says_when_it_speaks_next_is_silent_from_then_on",
-            FRESHNESS + "test_what_is_told_at_once_after_a_promised_silence_is_new_since_then",
+            FRESHNESS + "test_effects_reported_within_an_announced_silence_date_from_its_report",
         ),
         "idle regions call themselves behind, and clients leave them",
     ),
@@ -415,8 +439,8 @@ REPLICATION: Final = (
     Mutation(
         "frame-of-any-size-unpacked",
         "crdtstream/replication/wire.py",
-        "            if not 0 <= size <= self._bytes_max:\n",
-        "            if size < 0:\n",
+        "bytes_max=self._bytes_max)\n",
+        "bytes_max=1 << 40)\n",
         (WIRE + "test_a_frame_that_unpacks_to_too_much_is_refused_before_it_is_unpacked",),
         "a peer fills the memory",
     ),
@@ -488,7 +512,15 @@ REPLICATION: Final = (
         "            reached.append(peer)\n"
         "            if serve is not None and serve.publish(publication):\n"
         "                pass\n",
-        (LISTENERS + "test_who_is_told_nothing_is_not_counted_by_publish",),
+        (LISTENERS + "test_publish_does_not_count_subscribers_behind_a_paused_link",),
         "PUBLISH counts listeners who are told nothing",
+    ),
+    Mutation(
+        "a-failed-link-keeps-its-call",
+        "crdtstream/region/links/pull.py",
+        "        self._end_call()\n        self._feed(Failed(reason), now)",
+        "        self._feed(Failed(reason), now)",
+        (PULL + "test_a_failed_call_is_tried_again_after_a_pause_that_doubles",),
+        "two calls to one peer bring the same batches",
     ),
 )

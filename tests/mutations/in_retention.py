@@ -17,7 +17,7 @@ ENGINE: Final = "tests/region/test_engine.py::"
 RETAINING: Final = (
     Mutation(
         "the-only-copy-is-cut",
-        "crdtstream/cutting.py",
+        "crdtstream/engine/cutting.py",
         "only_copy_seq = await _first_beyond(retention.elsewhere_vv, log, origins)",
         "only_copy_seq = log.last_seq + 1",
         (
@@ -89,7 +89,7 @@ RETAINING: Final = (
         RETENTION,
         "if vv is not None and not covers(vv, self.begins)",
         "if not covers(vv or {}, self.begins)",
-        (TABLES + "test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has",),
+        (TABLES + "test_a_peer_silent_since_the_start_may_lack_the_whole_log",),
         "after each restart the log is cut before anybody has said what it has",
     ),
     Mutation(
@@ -97,7 +97,7 @@ RETAINING: Final = (
         "crdtstream/store/sqlite.py",
         "        await self.count_older()\n        return self._bytes_from(seq)\n",
         "        return self._bytes_from(seq)\n",
-        (STORED + "test_what_the_log_takes_is_known_before_its_rows_were_counted",),
+        (STORED + "test_the_size_of_the_log_is_known_before_its_rows_are_counted",),
         "rules 17: after a restart the log that is kept for a member that is away is cut",
     ),
     Mutation(
@@ -122,7 +122,7 @@ RETAINING: Final = (
         RETENTION,
         " and is_in_time",
         "",
-        (TABLES + "test_whom_the_log_is_kept_for",),
+        (TABLES + "test_the_log_is_kept_for_a_peer_within_the_backlog_bounds",),
         "a region that was given up long ago fills the disks of all others",
     ),
     Mutation(
@@ -138,14 +138,14 @@ RETAINING: Final = (
         RETENTION,
         "away_ms <= ttl_ms or now - self._started_ms <= min(ttl_ms, STALLED_MS.value)",
         "away_ms <= ttl_ms",
-        (TABLES + "test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_so",),
+        (TABLES + "test_an_away_peer_has_a_minute_to_reconnect_after_a_restart",),
         "a member that came back while a node was down needs a bootstrap for nothing",
     ),
     Mutation(
         "always-without-a-sync",
-        "crdtstream/engine.py",
-        "            await self.log.sync()\n            region.note_synced(mark, self.now())\n",
-        "",
+        "crdtstream/engine/agenda.py",
+        "mark = self.region.outstanding.mark() if fsync is Fsync.ALWAYS else None",
+        "mark = None",
         (ENGINE + "test_always_begins_with_a_sync_of_what_was_committed_without_one",),
         "appendfsync always answers, and a power cut takes what came before",
     ),
@@ -159,10 +159,10 @@ RETAINING: Final = (
     ),
     Mutation(
         "links-outrun-what-leaves-memory",
-        "crdtstream/region/region.py",
-        "            self.memory.holds_links\n            or self.checkpointing.holds_links\n",
-        "            self.checkpointing.holds_links\n",
-        (ROOM + "test_what_other_regions_did_waits_while_memory_is_being_freed",),
+        "crdtstream/region/holding.py",
+        ("            self._memory.holds_links\n            or self._checkpointing.holds_links\n"),
+        "            self._checkpointing.holds_links\n",
+        (ROOM + "test_batches_of_other_regions_wait_while_memory_is_being_freed",),
         "what is pulled takes several times maxmemory before a checkpoint is written",
     ),
     Mutation(
@@ -202,26 +202,24 @@ RETAINING: Final = (
     ),
     Mutation(
         "parts-are-taken-in-one-turn",
-        "crdtstream/checkpointer.py",
-        "            if turn.is_over():\n                self._note_turn(turn)\n"
-        "                await asyncio.sleep(0)\n                turn = Turn(self._timer_ns)\n"
-        "        self._note_turn(turn)\n        return images",
-        "        self._note_turn(turn)\n        return images",
+        "crdtstream/engine/checkpointer.py",
+        "cut.take_some(PUT_BYTES.value - size, turn.is_over)",
+        "cut.take_some(PUT_BYTES.value - size, lambda: False)",
         (TURN,),
         "a checkpoint holds the event loop for each mebibyte that it writes",
     ),
     Mutation(
         "links-outrun-checkpoints",
-        "crdtstream/region/region.py",
-        "            or self.checkpointing.holds_links\n",
+        "crdtstream/region/holding.py",
+        "            or self._checkpointing.holds_links\n",
         "",
-        (ROOM + "test_what_other_regions_did_waits_for_a_checkpoint_that_is_late",),
+        (ROOM + "test_batches_of_other_regions_wait_for_a_late_checkpoint",),
         "a restart reads all that was pulled while the first checkpoint was written",
     ),
     Mutation(
         "links-read-while-nothing-is-applied",
         "crdtstream/region/links/pull.py",
-        "return not inbox.full and not (len(inbox) and self._own.holds_links())",
+        "return not inbox.full and not (len(inbox) and self._own.holding.holds_links)",
         "return not inbox.full",
         ("tests/region/test_pull.py::test_it_reads_nothing_more_while_nothing_is_applied",),
         "inboxes take more than what leaves memory gives",

@@ -5,10 +5,12 @@ from typing import Final
 from tests.mutations.mutation import Mutation
 
 TESTS: Final = "tests/resp/test_xadd_runs.py::"
-STOPS: Final = TESTS + "test_what_stops_a_run"
+STOPS: Final = TESTS + "test_events_before_a_run_may_stop_it"
 MIXED: Final = TESTS + "test_commands_that_stop_a_mixed_run_are_called_by_themselves"
 IDS: Final = "tests/resp/test_id_runs.py::"
+BOUNDS: Final = "tests/core/test_lane_bounds.py::"
 BYTES: Final = TESTS + "test_a_run_reads_as_it_does_byte_by_byte"
+MALFORMED: Final = TESTS + "test_malformed_xadds_are_in_no_run"
 
 RUNS: Final = (
     Mutation(
@@ -37,18 +39,74 @@ RUNS: Final = (
     ),
     Mutation(
         "mixed-run-forgets-its-own-ids",
-        "crdtstream/commands/streams/mixed_run.py",
-        "        last_ids[key] = entry_id\n",
+        "crdtstream/core/issuing/issuer.py",
+        "                register.id = stream.last_id = entry_id\n",
+        "                register.id = entry_id\n",
+        (TESTS + "test_a_mixed_run_is_told_of_by_registers_and_image",),
+        "a pipeline that writes to one stream twice gives an ID twice",
+    ),
+    Mutation(
+        "mixed-run-leaves-the-register-where-it-was",
+        "crdtstream/core/issuing/issuer.py",
+        "                register.n = n\n",
         "",
-        (TESTS + "test_entries_of_a_mixed_run_are_in_the_order_of_its_commands",),
-        "a pipeline that writes to one stream twice ends the node",
+        (TESTS + "test_a_mixed_run_is_told_of_by_registers_and_image",),
+        "after a DEL elsewhere that had observed the first XADD only, the stream's last ID is gone",
+    ),
+    Mutation(
+        "mixed-run-notes-no-key",
+        "crdtstream/core/issuing/issuer.py",
+        "            if part.epoch != epoch:\n",
+        "            if False:\n",
+        (TESTS + "test_a_mixed_run_is_told_of_by_registers_and_image",),
+        "a checkpoint does not have the last ID of a stream that a pipeline wrote to",
+    ),
+    Mutation(
+        "mixed-run-gives-the-ids-of-the-clock",
+        "crdtstream/core/issuing/issuer.py",
+        "            if last < this_ms:\n",
+        "            if True:\n",
+        (TESTS + "test_a_mixed_run_is_told_of_by_registers_and_image",),
+        "after a clock was set back, or twice in a millisecond, IDs do not ascend",
+    ),
+    Mutation(
+        "mixed-run-goes-below-a-floor",
+        "crdtstream/core/issuing/issuer.py",
+        "        has_floors = len(floors) > 0\n",
+        "        has_floors = False\n",
+        (TESTS + "test_a_mixed_run_goes_on_above_the_floor_of_a_key_that_expired",),
+        "a group that had read the expired stream skips what a pipeline adds to its successor",
+    ),
+    Mutation(
+        "a-node-grows-beyond-its-entries",
+        "crdtstream/core/lanes/lane.py",
+        "            or (node.added >= limits.entries_max > 0)\n",
+        "",
+        (BOUNDS + "test_a_node_is_closed_when_it_is_full",),
+        "stream-node-max-entries is not kept",
+    ),
+    Mutation(
+        "a-node-grows-beyond-its-bytes",
+        "crdtstream/core/lanes/lane.py",
+        "            or (len(columns.fields) + length > limits.bytes_max > 0)\n",
+        "",
+        (BOUNDS + "test_a_node_is_closed_when_it_is_full",),
+        "stream-node-max-bytes is not kept",
+    ),
+    Mutation(
+        "a-run-goes-into-a-node-that-a-cut-needs",
+        "crdtstream/core/lanes/lane.py",
+        "        if node.open_in != limits.changes.epoch:\n            return False\n",
+        "",
+        (BOUNDS + "test_a_cut_closes_the_last_node",),
+        "a checkpoint has entries of a run that came after its cut",
     ),
     Mutation(
         "mixed-run-takes-a-key-for-another",
         "crdtstream/resp/wire/xadd_runs.py",
         "    if not (_are_keys(key_pieces) and _are_values(values, form.between)):\n",
         "    if not _are_values(values, form.between):\n",
-        (BYTES,),
+        (MALFORMED,),
         "a key with another length than it says is taken for a key",
     ),
     Mutation(
@@ -122,7 +180,7 @@ RUNS: Final = (
         '            map(bytes.endswith, pieces, repeat(b"\\r\\n"))\n'
         "        )\n",
         "        return _begin_with(pieces, _LINES_OF_LAST)\n",
-        (BYTES,),
+        (MALFORMED,),
         "an entry is kept with fields that are no RESP, and peers refuse its batch",
     ),
     Mutation(
@@ -146,7 +204,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "xack and self._host.replica.stream(run.key) is not None",
         "xack",
-        (IDS + "test_what_stops_a_run",),
+        (IDS + "test_events_before_a_run_may_stop_it",),
         "WRONGTYPE of a pipeline ends the node",
     ),
     Mutation(
@@ -162,7 +220,7 @@ RUNS: Final = (
         "crdtstream/resp/wire/id_runs.py",
         " or len(head) != _HEAD_WORDS.get(head[0])",
         " or head[0] not in _NAMES",
-        (IDS + "test_what_is_a_run",),
+        (IDS + "test_commands_of_one_form_in_a_row_are_a_run",),
         "XACKs that share all IDs but the last end the connection",
     ),
     Mutation(
@@ -186,7 +244,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "            and not self._is_seen(run.key)\n",
         "",
-        (IDS + "test_what_stops_a_run",),
+        (IDS + "test_events_before_a_run_may_stop_it",),
         "a client that watches the stream, or waits for it, sees several commands as one",
     ),
     Mutation(
@@ -248,7 +306,8 @@ RUNS: Final = (
     Mutation(
         "run-without-the-password",
         "crdtstream/database/runs.py",
-        "            session.authenticated\n            and not session.subscriptions\n",
+        "            (session.authenticated or not host.users.ask)\n"
+        "            and not session.subscriptions\n",
         "            not session.subscriptions\n",
         (IDS + "test_a_run_behind_a_reset_wants_the_password_again",),
         "a client that has not authenticated deletes entries by a pipeline",
@@ -258,7 +317,7 @@ RUNS: Final = (
         "crdtstream/database/runs.py",
         "            and host.fault is None\n",
         "",
-        (TESTS + "test_what_is_refused_one_by_one_is_refused_in_a_run",),
+        (TESTS + "test_xadds_refused_one_by_one_are_refused_in_a_run",),
         "a pipeline is written where single commands are refused with MISCONF",
     ),
     Mutation(

@@ -32,7 +32,7 @@ UPKEEP: Final = (
         "crdtstream/upkeep/backup.py",
         "if row.seq != seq or record_crc(logged) != row.crc:",
         "if row.seq != seq:",
-        (BACKUP + "test_what_is_not_whole_leaves_nothing",),
+        (BACKUP + "test_an_incomplete_backup_leaves_nothing",),
         "what the node read wrongly is found when all has been written",
     ),
     Mutation(
@@ -79,8 +79,8 @@ UPKEEP: Final = (
     Mutation(
         "any-staged-state-is-the-merged-one",
         "crdtstream/store/staging.py",
-        "    return staging.complete is not None and staging.complete.id == merged.cut_id\n",
-        "    return staging.complete is not None\n",
+        "    return cut is not None and (cut.id, cut.key) == (merged.cut_id, merged.key)\n",
+        "    return cut is not None\n",
         (OF_STAGED + "test_another_state_that_is_staged_is_not_the_one_that_was_merged",),
         "I8: a restart merges another state than the one that its log names",
     ),

@@ -1,7 +1,8 @@
-"""What a planted bug is: a small patch, and the tests of which one must fail with it."""
+"""A planted bug: a small patch, and tests.  One of these must fail with it."""
 
 import ast
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 
@@ -53,8 +54,10 @@ class Mutation:
         path = root / self.file
         if not path.is_file():
             raise MutationError(f"{self.name}: {self.file} is not there; correct `file`")
+        planted = self.planted(path.read_text())
         try:
-            ast.parse(self.planted(path.read_text()), self.file)
+            if path.suffix == ".py":
+                ast.parse(planted, self.file)
         except SyntaxError as error:
             raise MutationError(
                 f"{self.name}: with the bug {self.file} is no Python: {error}; correct `new`"
@@ -69,19 +72,20 @@ class Mutation:
 
 
 def _is_there(root: Path, node_id: str) -> bool:
-    """Whether file and function exist; whether the parameters do, pytest will tell."""
+    """True if file and function exist; pytest checks the parameters."""
     file, _, inside = node_id.partition("::")
     path = root / file
     if not path.is_file():
         return False
     name = inside.partition("[")[0].partition("::")[0]
-    return not name or name in _names(path)
+    return not name or name in _names(path.read_text())
 
 
-def _names(path: Path) -> set[str]:
+@lru_cache(maxsize=256)
+def _names(source: str) -> frozenset[str]:
     """The functions and classes of a module's top level, and the names it assigns."""
     names: set[str] = set()
-    for node in ast.parse(path.read_text(), str(path)).body:
+    for node in ast.parse(source).body:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
@@ -91,4 +95,4 @@ def _names(path: Path) -> set[str]:
                 names.add(name)
             case _:
                 pass
-    return names
+    return frozenset(names)

@@ -53,7 +53,7 @@ sys.exit(pytest.main(sys.argv[1:], [PropertiesLast()]))
 
 
 class Outcome(Enum):
-    """What the tests made of a bug."""
+    """The outcome of the tests with a bug."""
 
     KILLED = "killed"
     SURVIVED = "SURVIVED"
@@ -62,7 +62,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
         by: of a killed bug the test that failed first, or that time was over.

@@ -10,6 +10,8 @@ from tests.mutations.judging import judge_all
 from tests.mutations.mutation import Mutation, MutationError
 from tests.mutations.planting import Outcome, Tree, copied_tree
 
+pytestmark = pytest.mark.house
+
 MUTATIONS_MIN = 55
 
 

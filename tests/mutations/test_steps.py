@@ -2,7 +2,11 @@
 
 import ast
 
+import pytest
+
 from tests.mutations.steps import FAST_PATHS, ROOT, UNNOTICED, steps, steps_of
+
+pytestmark = pytest.mark.house
 
 SOURCE = """\
 def f(a, b, c):

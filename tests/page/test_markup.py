@@ -1,4 +1,4 @@
-"""Whatever is not markup already is text."""
+"""Values that are not markup already are text."""
 
 from crdtstream.page.markup import element
 

@@ -135,7 +135,7 @@ def test_a_span_is_shaded_from_its_begin_to_its_end() -> None:
     assert least > 0, "a short one is seen, too"
 
 
-def test_what_happens_outside_of_the_plot_is_at_its_edge() -> None:
+def test_marks_and_values_outside_of_the_plot_are_at_its_edge() -> None:
     plot = plot_with([mark(-10.0), mark(10_000.0, 2)], [(-5.0, 1e9)])
 
     coordinates = [float(number) for number in re.findall(r'\b[xy][12]?="([^"]+)"', plot)]

@@ -10,9 +10,10 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from crdtstream.core.lanes.cold import TRIES_MAX
 from crdtstream.core.lanes.node import MacroNode
-from crdtstream.engine import Engine
-from crdtstream.store.errors import StoreError
+from crdtstream.engine.engine import Engine
+from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
@@ -141,7 +142,7 @@ async def test_a_scan_leaves_in_memory_what_others_read(tmp_path: Path) -> None:
         assert [at for at, node in enumerate(nodes[:-2]) if node.used] == []
 
 
-async def test_what_is_archived_is_trimmed_without_being_read(tmp_path: Path) -> None:
+async def test_archived_entries_are_trimmed_without_being_read(tmp_path: Path) -> None:
     async with queried(tmp_path) as one:
         read = effects_pb2.VersionVector(regions=[1], counts=[COUNT // 2 + 5])
         request = pb.TrimReadRequest(key=b"s", read=read, before_ms=1 << 60)
@@ -161,6 +162,25 @@ async def test_a_scan_that_cannot_read_says_why_and_can_be_made_again(tmp_path: 
         assert "cannot be read from disk: input/output error" in (raised.value.details() or "")
         one.disk.fault = None
         assert len(await one.scan()) == COUNT
+
+
+async def test_a_trim_that_cannot_read_in_place_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With little memory, what was read leaves again: the last attempt reads in place."""
+    monkeypatch.setattr(TRIES_MAX, "value", 0)
+
+    def refuse(_image: int) -> bytes:
+        raise ImageError("input/output error")
+
+    async with queried(tmp_path) as one:
+        one.engine.region.replica.residency.loader = refuse
+        read = effects_pb2.VersionVector(regions=[1], counts=[COUNT // 2 + 5])
+        request = pb.TrimReadRequest(key=b"s", read=read, before_ms=1 << 60)
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await one.stub.TrimRead(request)
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "cannot be read from disk: input/output error" in (raised.value.details() or "")
 
 
 async def test_clients_wait_for_the_engine_to_read(tmp_path: Path) -> None:

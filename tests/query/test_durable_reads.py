@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from crdtstream.core.ids import RegionId
-from crdtstream.engine import SYNC_SECONDS, Engine
+from crdtstream.engine.agenda import SYNC_SECONDS
+from crdtstream.engine.engine import Engine
 from crdtstream.query.service import QueryService
 from crdtstream.settings import NodeSettings
 from crdtstream.store.log import Fsync
@@ -114,7 +115,7 @@ async def test_a_scan_ends_at_what_is_durable(one: Queried) -> None:
     assert await scanned(one) == [1, 2, 3, 4, 5]
 
 
-async def test_what_is_not_durable_yet_is_refused(one: Queried) -> None:
+async def test_requests_for_effects_that_are_not_durable_are_refused(one: Queried) -> None:
     request = pb.PlanRequest(patterns=[b"s"], upto=upto(4))
     with pytest.raises(grpc.aio.AioRpcError, match="has 1:3 durably, and was asked for 1:4"):
         await one.stub.Plan(request)

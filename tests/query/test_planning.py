@@ -191,7 +191,7 @@ def losses(
 
 
 @pytest.mark.parametrize("command", ["XTRIM a MAXLEN 2", "DEL a", "XTRIM a MAXLEN 2 ACKED"])
-def test_what_was_trimmed_or_deleted_unread_is_told(command: str) -> None:
+def test_entries_trimmed_or_deleted_unread_are_losses(command: str) -> None:
     node = Node(1)
     for _ in range(5):
         node("XADD a * f v")
@@ -208,7 +208,7 @@ def test_what_was_trimmed_or_deleted_unread_is_told(command: str) -> None:
     assert losses(node, {}) == [(b"a", 1, lost)]
 
 
-def test_what_xdel_took_is_not_lost() -> None:
+def test_xdel_causes_no_loss() -> None:
     node = Node(1)
     entry_id = node("XADD a * f v")
     node("XADD a * f v")

@@ -1,4 +1,4 @@
-"""What the query service says of effects that exist nowhere, and of lanes that others hand out."""
+"""Replies of the query service about lost effects, and about lanes that other regions deliver."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.lost import removed_ends
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
@@ -78,7 +78,7 @@ async def test_calls_that_name_lost_effects_are_refused_and_others_are_not(
     ("mode", "undelivered"),
     [("at-least-once", 3), ("home 1", 3), ("home 2", 0), ("partitioned", 3)],
 )
-async def test_what_others_hand_out_is_not_undelivered_here(
+async def test_entries_that_other_regions_deliver_are_not_undelivered_here(
     engine: Engine, tmp_path: Path, mode: str, undelivered: int
 ) -> None:
     await done(engine, f"CRDT.XGROUP SETMODE s g {mode}")
@@ -86,3 +86,16 @@ async def test_what_others_hand_out_is_not_undelivered_here(
     async with serving(engine, tmp_path) as stub:
         (stream,) = [one async for one in stub.ListStreams(request)]
     assert [group.undelivered for group in stream.groups] == [undelivered]
+
+
+async def test_a_removed_region_shows_what_counts_of_it(engine: Engine, tmp_path: Path) -> None:
+    """Of three entries of its own two count; programs do not read the third, or come to it."""
+    engine.region.replica.ends = removed_ends({RegionId(1): 2})
+    async with serving(engine, tmp_path) as stub:
+        position = await stub.GetPosition(pb.PositionRequest())
+        assert list(position.durable_vv.counts) == [2]
+        (lane,) = (await stub.Plan(pb.PlanRequest())).ranges
+        assert lane.upto_n == 2
+        request = pb.ScanRequest(key=b"s", origin=1, upto_n=3)
+        with pytest.raises(grpc.RpcError, match="LOST region 1 was removed; of its effects 3…"):
+            await scan(stub, request)

@@ -3,8 +3,11 @@
 import base64
 import signal
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -14,17 +17,24 @@ import pytest
 import redis
 import trustme
 
+from crdtstream.access.shown import ENDED
+from crdtstream.certificates.certificate import parse_certificates
 from crdtstream.core.fields import encode_fields
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.test_members import crdb
 
 pytestmark = pytest.mark.live
 
 
+# A connection whose window is small, and stays so however fast it is.
+NARROW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 16))
+
+
 class ScanBounds(TypedDict, total=False):
-    """Which part of a lane a scan reads."""
+    """The part of a lane that a scan reads."""
 
     above_n: int
     upto_n: int
@@ -91,9 +101,7 @@ def vv(**counts: int) -> effects_pb2.VersionVector:
 @pytest.fixture
 def one(tmp_path: Path) -> Iterator[Node]:
     """One region."""
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         yield cluster[1]
 
 
@@ -106,9 +114,7 @@ def query(one: Node) -> Iterator[Query]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """One region for all tests that leave it as it was."""
-    with cluster_of(1, tmp_path_factory.mktemp("shared")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path_factory.mktemp("shared")) as cluster:
         cluster[1].client.xadd("x", {"f": "v"})
         yield cluster[1]
 
@@ -327,7 +333,7 @@ def test_rows_for_a_string_are_refused(one: Node, query: Query) -> None:
     assert query.scan(b"lock", 1) == []
 
 
-def test_what_is_not_here_yet_is_refused(one: Node, query: Query) -> None:
+def test_requests_beyond_the_durable_effects_are_refused(one: Node, query: Query) -> None:
     fill(one.client, "orders", 3)
     for call in (
         lambda: query.scan(b"orders", 1, upto_n=4),
@@ -367,9 +373,28 @@ def test_a_password_is_wanted_of_every_call(tmp_path: Path) -> None:
                 assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
-def test_a_port_of_its_own_speaks_tls_and_knows_its_programs(tmp_path: Path) -> None:
+@dataclass
+class OwnPort:
+    """A region with a port of [query] that speaks TLS, and its programs' authority."""
+
+    node: Node
+    address: str
+    ca: trustme.CA
+
+    def channel(self, program: trustme.LeafCert | None) -> grpc.Channel:
+        """A connection that shows the certificate of a program; None: none."""
+        key, certificates = None, None
+        if program is not None:
+            key = program.private_key_pem.bytes()
+            certificates = b"".join(pem.bytes() for pem in program.cert_chain_pems)
+        given = grpc.ssl_channel_credentials(self.ca.cert_pem.bytes(), key, certificates)
+        return grpc.secure_channel(self.address, given)
+
+
+@pytest.fixture
+def own_port(tmp_path: Path) -> Iterator[OwnPort]:
     ca = trustme.CA()
-    server, program = ca.issue_cert("localhost", "127.0.0.1"), ca.issue_cert("analyst")
+    server = ca.issue_cert("localhost", "127.0.0.1")
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
     server.private_key_pem.write_to_path(tmp_path / "key.pem")
     for pem in server.cert_chain_pems:
@@ -387,29 +412,46 @@ def test_a_port_of_its_own_speaks_tls_and_knows_its_programs(tmp_path: Path) -> 
         """
         node.config.write_text(node.config.read_text() + table)
         cluster.start()
-        address = f"127.0.0.1:{port}"
-        known = grpc.ssl_channel_credentials(
-            ca.cert_pem.bytes(),
-            program.private_key_pem.bytes(),
-            b"".join(pem.bytes() for pem in program.cert_chain_pems),
-        )
-        with grpc.secure_channel(address, known) as channel:
-            assert Query(channel).position().region == 1
-        stranger = grpc.ssl_channel_credentials(ca.cert_pem.bytes())
-        for channel in (
-            grpc.secure_channel(address, stranger),
-            grpc.insecure_channel(address),
-        ):
-            with channel, pytest.raises(grpc.RpcError) as caught:
+        yield OwnPort(node, f"127.0.0.1:{port}", ca)
+
+
+def test_a_port_of_its_own_speaks_tls_and_knows_its_programs(own_port: OwnPort) -> None:
+    with own_port.channel(own_port.ca.issue_cert("analyst")) as channel:
+        assert Query(channel).position().region == 1
+    for channel in (own_port.channel(None), grpc.insecure_channel(own_port.address)):
+        with channel, pytest.raises(grpc.RpcError) as caught:
+            Query(channel).position()
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_port_of_its_own_refuses_a_revoked_certificate(own_port: OwnPort, tmp_path: Path) -> None:
+    """Its certificates are of another authority, so the list knows them by their numbers alone."""
+    lost, other = (own_port.ca.issue_cert(name) for name in ("lost", "other"))
+    lost.cert_chain_pems[0].write_to_path(tmp_path / "lost.pem")
+    (parsed,) = parse_certificates((tmp_path / "lost.pem").read_bytes())
+    assert crdb(own_port.node, "adopt").returncode == 0
+    words = ["revoke", f"{parsed.serial:x}", "--until", "2100-01-01"]
+    with own_port.channel(lost) as channel, own_port.channel(other) as others:
+        assert Query(channel).position().region == 1
+        where = ["--address", own_port.node.grpc_address]
+        run = [sys.executable, "-m", "crdtstream", "certs", *words, *where]
+        subprocess.run(run, check=True)
+
+        def refusal() -> tuple[grpc.StatusCode, str] | None:
+            try:
                 Query(channel).position()
-            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+            except grpc.RpcError as error:
+                return error.code(), error.details() or ""
+            return None
+
+        wait_until(refusal, "it is refused")
+        assert refusal() == (grpc.StatusCode.PERMISSION_DENIED, ENDED)
+        assert Query(others).position().region == 1
 
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(3, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(3, tmp_path) as cluster:
         yield cluster
 
 
@@ -489,7 +531,7 @@ def test_only_what_is_read_acknowledged_and_old_is_trimmed(three: Cluster) -> No
 
 
 @pytest.mark.long
-def test_what_a_trim_would_take_is_told_before(three: Cluster) -> None:
+def test_plan_trim_shows_the_entries_that_a_trim_would_remove(three: Cluster) -> None:
     """So that a program can look after its copy; the plan itself takes nothing."""
     ids = {
         region: [
@@ -520,7 +562,7 @@ def test_what_a_trim_would_take_is_told_before(three: Cluster) -> None:
     assert trim(three[1], vv(r2=60), before_ms=54) == 4
 
 
-def test_what_is_pending_or_to_be_read_again_is_not_trimmed(one: Node) -> None:
+def test_pending_entries_and_those_to_be_read_again_are_not_trimmed(one: Node) -> None:
     ids = fill(one.client, "orders", 3)
     client = one.client
     client.xgroup_create("orders", "g", id="0")
@@ -536,12 +578,15 @@ def test_what_is_pending_or_to_be_read_again_is_not_trimmed(one: Node) -> None:
     assert client.xlen("orders") == 1
 
 
-def test_what_is_lost_during_a_scan_is_told_at_its_end(one: Node, query: Query) -> None:
+def test_a_scan_reports_the_losses_during_it_at_its_end(one: Node) -> None:
+    """The connection takes little that nobody has asked for: else the whole scan may be on its way,
+    and over, when the entries go."""
     fill(one.client, "orders", 30_000)
-    call = query.stub.Scan(pb.ScanRequest(key=b"orders", origin=1))
-    assert next(call).lost_n == 0
-    one.client.xtrim("orders", maxlen=0, approximate=False)
-    *_, last = call
+    with grpc.insecure_channel(one.grpc_address, options=NARROW) as channel:
+        call = Query(channel).stub.Scan(pb.ScanRequest(key=b"orders", origin=1))
+        assert next(call).lost_n == 0
+        one.client.xtrim("orders", maxlen=0, approximate=False)
+        *_, last = call
     assert (last.lost_n, last.data) == (30_000, b"")
 
 

@@ -1,4 +1,4 @@
-"""How long a request waits in a region, and when that is too long."""
+"""The time that a request waits in a region, and when that is too long."""
 
 from crdtstream.region.answering import COMMITS_WINDOW_NS, HANGS_NS, AnswerTime
 

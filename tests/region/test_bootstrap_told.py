@@ -1,4 +1,4 @@
-"""What an operator reads of a bootstrap: phase, source, how far it is, why it failed."""
+"""The report of a bootstrap for an operator: phase, source, how far it is, why it failed."""
 
 import json
 
@@ -8,7 +8,9 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.bootstrap import Bootstrap, Phase
 from crdtstream.region.region import Region
 from crdtstream.region.tick import Tick
+from crdtstream.region.write_gate import Cause
 from tests.harness.driven import Driven, make_region
+from tests.harness.parts import Applied
 
 R1, R3 = RegionId(1), RegionId(3)
 MIB = 1 << 20
@@ -17,7 +19,7 @@ NOW = Millis(1_000)
 
 @pytest.fixture
 def bootstrap() -> Bootstrap:
-    return Bootstrap(Tick(), dict, patience_ms=100)
+    return Bootstrap(Tick(), Applied(), patience_ms=100)
 
 
 def copied(bootstrap: Bootstrap, done: int, *, of: int, rate: float = 0.0) -> None:
@@ -84,7 +86,7 @@ def test_a_region_that_takes_writes_says_nothing_of_a_bootstrap_there(stale: Reg
 
 
 def test_a_disk_that_refuses_is_the_first_reason(stale: Region) -> None:
-    stale.fault = stale.database.fault = "no space left"
+    stale.gate.refuse(Cause.DISK, "no space left")
     stale.bootstrap.note_begun(R3, NOW)
     assert stale.refuses_writes == "no space left"
 

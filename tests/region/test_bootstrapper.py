@@ -7,16 +7,19 @@ from itertools import count
 
 import pytest
 
-from crdtstream.bootstrapper import Bootstrapper
 from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.core.effects import Merged, Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.lanes.packing import pack
+from crdtstream.core.member_changes import Removal
+from crdtstream.core.membership.members import apply
 from crdtstream.core.merge.merging import SLICE_KEYS
+from crdtstream.engine.bootstrapper import Bootstrapper
+from crdtstream.engine.turns import TURN_NS
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.region import Region
 from crdtstream.store.failpoints import Armed, refuse
 from crdtstream.store.log import MemoryLog
@@ -28,10 +31,11 @@ from crdtstream.store.staging import (
     make_image,
     staged_state,
 )
-from crdtstream.turns import TURN_NS
 from tests.harness.checkpoints import parts_of
 from tests.harness.driven import UID, make_region
+from tests.harness.members import ADOPT, decide
 from tests.harness.regions import Node
+from tests.membership.world import adopted, removal
 from tests.store.stagings import stage_state
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -66,7 +70,7 @@ async def complete() -> MemoryStaging:
     return staging
 
 
-async def test_what_is_staged_stays_until_a_checkpoint_has_what_was_merged() -> None:
+async def test_staged_images_stay_until_a_checkpoint_has_the_merged_state() -> None:
     region, staging = make_region(), await complete()
     one = bootstrapper_of(region, staging)
     region.bootstrap.note_merged(SAVED_SEQ)
@@ -78,7 +82,7 @@ async def test_what_is_staged_stays_until_a_checkpoint_has_what_was_merged() -> 
     assert region.bootstrap.phase is Phase.IDLE
 
 
-async def test_what_the_disk_does_not_delete_is_deleted_later() -> None:
+async def test_a_failed_discard_of_the_staging_is_tried_again() -> None:
     region, staging = make_region(), await complete()
     staging.failpoints = Armed("staging.discard", refuse)
     one = bootstrapper_of(region, staging)
@@ -98,7 +102,7 @@ async def test_a_restart_goes_on_with_the_state_that_its_log_names() -> None:
     assert staging.is_complete
 
 
-async def test_what_is_staged_and_of_no_use_any_more_is_deleted_at_the_start() -> None:
+async def test_useless_staged_images_are_deleted_at_the_start() -> None:
     region, staging = make_region(), await complete()
     assert region.bootstrap.is_of_use(Merged(CUT.id, CUT.source, CUT.vv))
     region.replica.vv = {R2: 5}
@@ -129,6 +133,38 @@ async def test_after_a_failure_another_peer_is_asked_and_the_reason_is_kept(
     assert failures == [f"region {peer}: UNAVAILABLE: it is away" for peer in (2, 3, 2)]
     assert (lacking.bootstrap.failures, lacking.bootstrap.count) == (3, 0)
     assert lacking.bootstrap.phase is Phase.IDLE
+
+
+@pytest.mark.parametrize(
+    ("calls", "asked"),
+    [
+        # By call how many images came, and whether it went on; then who is asked.
+        ([(3, False)], [2, 2]),
+        ([(3, False), (1, True), (1, True)], [2, 2, 2, 2]),
+        ([(3, False), (0, True)], [2, 2, 3]),
+        ([(3, False), (3, False)], [2, 2, 3]),
+        ([(0, False), (3, False)], [2, 3, 3]),
+    ],
+)
+async def test_a_copy_that_breaks_on_its_way_goes_on_with_the_same_peer(
+    lacking: Region, calls: list[tuple[int, bool]], asked: list[int]
+) -> None:
+    """From another one all would come again; one that never gets on is not asked for ever."""
+    sources: list[int] = []
+
+    async def copy(source: RegionId, staging: Staging) -> None:
+        assert staging.staged() is None
+        progress = lacking.bootstrap.progress
+        if len(sources) < len(calls):
+            images, progress.is_resumed = calls[len(sources)]
+            progress.images_before, progress.images_done = 5, 5 + images
+        sources.append(source)
+        raise PeerError(source, "UNAVAILABLE: it is away")
+
+    one = Bootstrapper(lacking, MemoryLog(), MemoryStaging(), NoTicks(), copy, now=lambda: NOW)
+    for _ in asked:
+        await one.look()
+    assert sources == asked
 
 
 # --- States that have what a region may have lost -------------------------------------------------
@@ -209,6 +245,38 @@ async def test_a_state_with_effects_that_a_recovering_peer_may_have_lost_is_drop
     assert region.bootstrap.failure == "region 2 may have lost effects that this state has"
 
 
+async def test_a_state_of_another_history_than_is_known_by_then_is_dropped() -> None:
+    """M3: its region and others have split, and the members of these became known meanwhile; their
+    effects have not come."""
+    _, _, r3 = regions_with_effects()
+    for change in (ADOPT, removal(2, 3, Removal.WITHOUT_MAJORITY)):
+        decide(r3, change)
+    region = recovering()
+    ours = apply(adopted(3), removal(2, 1, Removal.WITHOUT_MAJORITY))
+    staging = await take_over(region, r3, lambda: region.membership.members.note_newest(ours))
+    assert dict(region.replica.vv) == {}
+    assert staging.staged() is None
+    assert "the database has split" in region.bootstrap.failure
+
+
+async def test_a_state_made_of_effects_of_a_clone_of_a_folder_is_dropped() -> None:
+    """As its link was opened, nothing of that was known."""
+    _, _, r3 = regions_with_effects()
+    clone = Node(1)
+    clone.run("XADD x 1 f other", "XADD x 2 f other")
+    other = Node(2)
+    other.pull(clone)
+    region = make_region(4, log=other.log)
+    assert region.replica.digest() == other.digest
+    staging = await take_over(region, r3)
+    assert dict(region.replica.vv) == {R1: 2}
+    assert region.replica.digest() == other.digest
+    assert staging.staged() is None
+    assert "the effects of region 1 are others in region 3 than in region 4" in (
+        region.bootstrap.failure
+    )
+
+
 async def test_a_state_with_no_more_of_a_recovering_peer_than_is_here_is_merged() -> None:
     _, r2, r3 = regions_with_effects()
     region = recovering(log=r2.log)
@@ -224,6 +292,8 @@ async def test_a_state_is_dropped_if_its_sender_began_to_recover() -> None:
     staging = await take_over(region, r3, partial(begins_to_recover, region, R3))
     assert staging.staged() is None
     assert region.bootstrap.failure == "region 3 may have lost effects that this state has"
+    # The log does not say that others have what comes with these dots later.
+    assert region.retention.begins == {}
 
 
 async def test_lost_own_effects_are_taken_over_while_this_region_recovers_only() -> None:
@@ -239,7 +309,7 @@ async def test_lost_own_effects_are_taken_over_while_this_region_recovers_only()
     assert regained.replica.issued == 2
 
 
-async def test_who_recovered_before_a_copy_began_has_lost_nothing_that_it_has() -> None:
+async def test_a_copy_begun_after_a_peer_recovered_is_merged() -> None:
     _, _, r3 = regions_with_effects()
     region = recovering()
     begins_to_recover(region, R2)
@@ -265,7 +335,7 @@ async def test_a_complete_state_that_is_not_merged_is_discarded_at_the_start() -
 
 
 async def staged_of(node: Node) -> MemoryStaging:
-    """What a region has, staged and complete."""
+    """The state of a region, staged and complete."""
     node.end_tick()
     images = []
     for number, part in enumerate(parts_of(node.replica), 1):

@@ -3,11 +3,13 @@
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.catching_up import OFF, CatchingUp
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.limits import RegionLimits
-from crdtstream.region.links.readiness import Answer, DatabaseIdentity
 from crdtstream.region.opening import FolderState
-from crdtstream.region.ready import Confirm
+from crdtstream.region.readiness import Answer, DatabaseIdentity
+from crdtstream.region.ready import Confirm, StoreIncarnations
 from tests.harness.driven import UID, Driven, make_region
+from tests.harness.parts import nothing_held
 from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -19,16 +21,18 @@ class Starting:
 
     def __init__(self, answer_ms_max: int = ANSWER_MS) -> None:
         self.vv: MutableVersionVector = {R1: 1}
-        self.held: set[RegionId] = set()
-        self.rests = False
+        self.held = nothing_held()
+        self.holds_links = False
+        self.deadlines = Deadlines()
         self.one = CatchingUp(
             peers_of(R1, R2, R3),
-            lambda: self.vv,
+            self,
+            self.held,
+            self.deadlines,
             now=Millis(0),
-            is_held=self.held.__contains__,
+            holding=self,
             answer_ms_max=answer_ms_max,
             stall_ms_max=STALL_MS,
-            rests=lambda: self.rests,
         )
 
     def look(self, now: int) -> str | None:
@@ -57,9 +61,9 @@ def test_it_names_nobody_when_all_have_answered() -> None:
 def test_peers_that_do_not_answer_hold_it_back_only_so_long() -> None:
     starting = Starting()
     assert starting.look(ANSWER_MS - 1) is not None
-    assert starting.one.deadline == ANSWER_MS
+    assert starting.deadlines.earliest == ANSWER_MS
     assert starting.look(ANSWER_MS) is None
-    assert starting.one.deadline is None
+    assert starting.deadlines.earliest is None
 
 
 def test_it_takes_no_writes_while_something_lacks_that_a_peer_had() -> None:
@@ -75,7 +79,7 @@ def test_it_takes_no_writes_while_something_lacks_that_a_peer_had() -> None:
     assert not starting.one.gave_up
 
 
-def test_what_a_peer_gets_meanwhile_is_not_waited_for() -> None:
+def test_effects_that_peers_get_during_catch_up_are_not_waited_for() -> None:
     """Else it would never begin under load."""
     starting = Starting()
     starting.one.note_answer(R2, 7, {R2: 5})
@@ -86,7 +90,7 @@ def test_what_a_peer_gets_meanwhile_is_not_waited_for() -> None:
 
 
 def test_a_peer_that_started_again_says_anew_what_it_has() -> None:
-    """What it had and lost cannot be had."""
+    """Effects that it had and lost cannot be pulled."""
     starting = Starting()
     starting.one.note_answer(R2, 7, {R2: 5})
     starting.one.note_answer(R3, 7, {})
@@ -101,7 +105,7 @@ def test_it_gives_up_when_nothing_has_come_for_long() -> None:
     starting.look(100)
     starting.vv = {R1: 1, R2: 1}
     assert starting.look(5_000) is not None
-    assert starting.one.deadline == 5_000 + STALL_MS
+    assert starting.deadlines.earliest == 5_000 + STALL_MS
     assert starting.look(5_000 + STALL_MS - 1) is not None
     assert starting.look(5_000 + STALL_MS) is None
     assert starting.one.gave_up
@@ -111,9 +115,9 @@ def test_the_time_in_which_this_region_applies_nothing_does_not_count() -> None:
     starting = Starting()
     starting.one.note_answer(R2, 7, {R2: 5})
     starting.look(100)
-    starting.rests = True
+    starting.holds_links = True
     assert starting.look(100 + STALL_MS) is not None
-    starting.rests = False
+    starting.holds_links = False
     assert starting.look(100 + 2 * STALL_MS - 1) is not None
     assert starting.look(100 + 2 * STALL_MS) is None
 
@@ -134,7 +138,7 @@ def test_a_clock_that_is_set_back_makes_it_wait_no_longer() -> None:
 def test_effects_of_a_region_that_recovers_are_not_waited_for() -> None:
     """They are not taken until all have answered that region, and one of them may be lost."""
     starting = Starting()
-    starting.held.add(R3)
+    starting.held.note_start(R3, 7, recovering=True)
     starting.one.note_answer(R2, 7, {R3: 5})
     starting.one.note_answer(R3, 7, {R3: 5})
     assert starting.look(10) is None
@@ -175,15 +179,17 @@ def test_a_region_that_has_recovered_takes_writes_at_once() -> None:
         opening.catching_up.note_answer(peer, 7, {})
         opening.note_time(driven.now)
         opening.look()
-    change = driven.end_tick().folder
-    assert change == Confirm()
-    assert "MISCONF" in str(driven.ask("XADD", "s", "*", "f", "v"))
-    region.note_folder(change, driven.now)
+    # It begins an incarnation, and then it is confirmed.
+    for expected in (StoreIncarnations, Confirm):
+        change = driven.end_tick().folder
+        assert isinstance(change, expected)
+        assert "MISCONF" in str(driven.ask("XADD", "s", "*", "f", "v"))
+        region.note_folder(change, driven.now)
     driven.end_tick()
     assert isinstance(driven.ask("XADD", "s", "*", "f", "v"), bytes)
 
 
-def test_what_peers_have_cut_is_not_said_to_come_in_a_moment() -> None:
+def test_the_error_about_cut_effects_does_not_promise_them_in_a_moment() -> None:
     starting = Starting()
     starting.one.note_answer(R2, 7, {R1: 1, R2: 5})
     starting.one.note_answer(R3, 7, {R1: 1})

@@ -1,15 +1,24 @@
 """Peers that come, move and go while a region runs: what each part of the region makes of it."""
 
-from crdtstream.core.clock import MutableVersionVector
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+
+import crdtstream.region as region_package
+from crdtstream.compiled import is_compiled
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.region.catching_up import CatchingUp
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.freshness import Freshness, Lags
 from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.link import Failed, LinkState
+from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import (
     Open,
     Received,
@@ -19,15 +28,18 @@ from crdtstream.region.links.messages import (
     Welcome,
 )
 from crdtstream.region.links.pull import Connect, HangUp, Over, Pull, PullAction, Send, Sleep
-from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.links.serve import End, Serve
 from crdtstream.region.opening import FolderState
-from crdtstream.region.peers import Peer, Peers
+from crdtstream.region.peers import Peer, Peers, PeersChange
+from crdtstream.region.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.region.retention import Keeping, Lack, Retention
 from crdtstream.region.staleness import LagAction, LagState
+from crdtstream.region.tick import Tick
 from tests.harness.driven import UID, Driven, make_region
-from tests.harness.peers import peers_of, these
+from tests.harness.parts import Applied, nothing_held
+from tests.harness.parts import Links as HeldLinks
+from tests.harness.peers import follow, peers_of, these
 from tests.region.test_pull import batches
 
 R1, R2, R3, R4 = (RegionId(number) for number in range(1, 5))
@@ -55,6 +67,42 @@ def is_alone(driven: Driven) -> bool:
     return driven.region.replica.is_alone
 
 
+# --- All parts ------------------------------------------------------------------------------------
+
+
+def parts_that_follow() -> list[type]:
+    """The classes of a region that keep something for a peer."""
+    names = [
+        one.name for one in pkgutil.walk_packages(region_package.__path__, "crdtstream.region.")
+    ]
+    members = [vars(import_module(name)).values() for name in names]
+    classes = {one for some in members for one in some if isinstance(one, type)}
+    return sorted(
+        (one for one in classes if "follow_peers" in vars(one)), key=lambda one: one.__name__
+    )
+
+
+@pytest.mark.skipif(is_compiled(), reason="no method of a compiled class can be watched")
+def test_every_part_that_keeps_something_for_a_peer_follows_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed: list[type] = []
+
+    def watched(part: type, right: Callable[[object, PeersChange], None]) -> Callable[..., None]:
+        def follow_peers(self: object, change: PeersChange) -> None:
+            followed.append(part)
+            right(self, change)
+
+        return follow_peers
+
+    parts = parts_that_follow()
+    assert {Links, Knowledge, Retention} <= set(parts)
+    for part in parts:
+        monkeypatch.setattr(part, "follow_peers", watched(part, vars(part)["follow_peers"]))
+    change(Driven(), these(R2))
+    assert sorted(one.__name__ for one in followed) == [one.__name__ for one in parts], "each once"
+
+
 # --- What peers are known to have -----------------------------------------------------------------
 
 
@@ -62,7 +110,7 @@ def test_a_peer_that_is_added_counts_for_stability_at_once() -> None:
     peers = peers_of(R1, R2)
     knowledge = Knowledge(peers)
     knowledge.learn(R2, {R1: 5})
-    peers.change(NOW, these(R2, joining=(R3,)))
+    follow(knowledge, peers.change(NOW, these(R2, joining=(R3,))))
     assert knowledge.stable({R1: 5}) == {}
     knowledge.learn(R3, {R1: 2})
     assert knowledge.stable({R1: 5}) == {R1: 2}
@@ -72,19 +120,19 @@ def test_a_peer_that_is_added_counts_with_what_it_begins_with() -> None:
     peers = peers_of(R1, R2)
     knowledge = Knowledge(peers)
     knowledge.learn(R2, {R1: 5})
-    peers.change(NOW, these(R2) | {R3: Peer("", is_joining=True, has={R1: 3})})
+    follow(knowledge, peers.change(NOW, these(R2) | {R3: Peer("", is_joining=True, has={R1: 3})}))
     assert knowledge.stable({R1: 5}) == {R1: 3}
     assert knowledge.of(R3) == {}, "nobody has said that it is durable there"
     restarted = Knowledge(Peers(R1, {R3: Peer("", is_joining=True, has={R1: 3})}))
     assert restarted.stable({R1: 5}) == {R1: 3}
 
 
-def test_what_others_told_of_a_peer_before_it_was_added_counts() -> None:
+def test_a_version_vector_heard_of_a_peer_before_it_was_added_counts() -> None:
     peers = peers_of(R1, R2)
     knowledge = Knowledge(peers)
     knowledge.learn(R2, {R1: 5})
     knowledge.learn(R3, {R1: 4})
-    peers.change(NOW, these(R2, R3))
+    follow(knowledge, peers.change(NOW, these(R2, R3)))
     assert knowledge.stable({R1: 5}) == {R1: 4}
 
 
@@ -92,7 +140,7 @@ def test_a_peer_that_is_removed_holds_nothing_back_and_nothing_told_of_it_counts
     peers = peers_of(R1, R2, R3)
     knowledge = Knowledge(peers)
     knowledge.learn(R2, {R1: 5})
-    peers.change(NOW, these(R2))
+    follow(knowledge, peers.change(NOW, these(R2)))
     assert knowledge.stable({R1: 5}) == {R1: 5}
     assert not knowledge.learn(R3, {R1: 5})
     assert knowledge.vvs.keys() == knowledge.counted.keys() == {R2}
@@ -103,12 +151,12 @@ def test_a_leaving_peer_counts_for_stability_until_it_is_gone() -> None:
     knowledge = Knowledge(peers)
     knowledge.learn(R2, {R1: 5})
     knowledge.learn(R3, {R1: 2})
-    peers.change(NOW, these(R2), leaving=[R3])
+    follow(knowledge, peers.change(NOW, these(R2), leaving=[R3]))
     assert knowledge.stable({R1: 5}) == {R1: 2}
     assert knowledge.learn(R3, {R1: 3})
     assert knowledge.stable({R1: 5}) == {R1: 3}
     assert knowledge.count_with(R1, 1) == 1
-    peers.change(NOW, these(R2))
+    follow(knowledge, peers.change(NOW, these(R2)))
     assert knowledge.stable({R1: 5}) == {R1: 5}
 
 
@@ -120,7 +168,7 @@ def test_only_active_peers_count_for_wait() -> None:
     driven.end_tick()
     driven.commit()
     assert len(replies(driven)) == 1
-    driven.region.learn(R3, {R1: 1})
+    driven.region.stability.learn(R3, {R1: 1})
     driven.end_tick()
     assert replies(driven) == []
     change(driven, these(R2, R3))
@@ -131,12 +179,12 @@ def test_a_peer_that_is_removed_does_not_count_for_wait() -> None:
     driven = Driven()
     driven.ask("XADD", "s", "*", "field", "a")
     for peer in (R2, R3):
-        driven.region.learn(peer, {R1: 1})
+        driven.region.stability.learn(peer, {R1: 1})
     driven.call("WAIT", "2", "0")
     driven.end_tick()
     assert replies(driven) == [2]
     change(driven, these(R2), leaving=(R3,))
-    driven.region.learn(R3, {R1: 1}, by=R2)
+    driven.region.stability.learn(R3, {R1: 1}, by=R2)
     driven.call("WAIT", "1", "0")
     driven.call("WAIT", "2", "5")
     driven.end_tick()
@@ -152,15 +200,15 @@ def test_a_peer_that_is_removed_does_not_count_for_wait() -> None:
 
 def test_the_freshness_is_of_active_peers() -> None:
     peers = peers_of(R1, R2)
-    vv: MutableVersionVector = {}
-    lags = Lags(peers, lambda: vv, heartbeat_interval_ms=100)
+    applied = Applied()
+    lags = Lags(peers, applied, heartbeat_interval_ms=100)
     lags.note(R2, {}, 1_000, 995)
-    peers.change(NOW, these(R2, joining=(R3, R4)))
+    follow(lags, peers.change(NOW, these(R2, joining=(R3, R4))))
     assert lags.freshness([R2, R3], 1_010) == Freshness(5, 1, 1)
-    peers.change(NOW, these(R2, R3, R4))
+    follow(lags, peers.change(NOW, these(R2, R3, R4)))
     assert lags.freshness([R2], 1_010) == Freshness(5, 1, 3)
     assert not lags.freshness([R2], 1_010).is_minority
-    peers.change(NOW, these(R3, R4))
+    follow(lags, peers.change(NOW, these(R3, R4)))
     assert lags.freshness([R2], 1_010) == Freshness(0, 0, 2)
     assert lags.lag_ms(R2, 1_010) is None
 
@@ -170,7 +218,7 @@ def issue(lag: ReplicationLag, replica: Replica, *, now: int) -> None:
     lag.note_issued(Millis(now))
 
 
-def test_what_a_joining_peer_has_is_no_copy_until_it_is_active() -> None:
+def test_a_joining_peer_reduces_replication_lag_only_once_it_is_active() -> None:
     replica, peers = Replica(R1), peers_of(R1, R2, joining=(R3,))
     lag = ReplicationLag(replica, peers, now=NOW)
     for at in (1_001, 1_002, 1_003):
@@ -178,11 +226,11 @@ def test_what_a_joining_peer_has_is_no_copy_until_it_is_active() -> None:
     lag.note_durable(R3, 3)
     lag.note_durable(R2, 1)
     assert (lag.effects, lag.since_ms) == (2, 1_002)
-    peers.change(Millis(1_010), these(R2, R3))
+    follow(lag, peers.change(Millis(1_010), these(R2, R3)))
     assert (lag.effects, lag.since_ms) == (0, None)
 
 
-def test_what_only_a_removed_peer_has_lags() -> None:
+def test_effects_that_only_a_removed_peer_has_count_as_lag() -> None:
     replica, peers = Replica(R1), peers_of(R1, R2, R3)
     lag = ReplicationLag(replica, peers, now=NOW)
     for at in (1_001, 1_002, 1_003):
@@ -190,11 +238,11 @@ def test_what_only_a_removed_peer_has_lags() -> None:
     lag.note_durable(R2, 1)
     lag.note_durable(R3, 2)
     assert lag.effects == 1
-    peers.change(Millis(1_010), these(R2))
+    follow(lag, peers.change(Millis(1_010), these(R2)))
     assert lag.effects == 2
     lag.note_durable(R2, 3)
     assert lag.effects == 0
-    peers.change(Millis(1_020), {})
+    follow(lag, peers.change(Millis(1_020), {}))
     assert lag.is_alone
     assert lag.effects == 0
 
@@ -205,9 +253,9 @@ def test_the_first_peer_lacks_all_that_was_issued_before() -> None:
     for at in (1_001, 1_002):
         issue(lag, replica, now=at)
     assert (lag.is_alone, lag.effects) == (True, 0)
-    peers.change(Millis(1_010), these(joining=(R2,)))
+    follow(lag, peers.change(Millis(1_010), these(joining=(R2,))))
     assert (lag.is_alone, lag.effects) == (True, 0)
-    peers.change(Millis(1_020), these(R2))
+    follow(lag, peers.change(Millis(1_020), these(R2)))
     assert (lag.effects, lag.since_ms, lag.is_known) == (2, 1_020, False)
     lag.note_durable(R2, 2)
     assert (lag.effects, lag.since_ms, lag.is_known) == (0, None, True)
@@ -242,7 +290,7 @@ def test_the_log_is_kept_for_a_peer_that_is_added() -> None:
     retention.note_durable(R2, {R1: 100})
     has_all = {R2: Lack(101, 0)}
     assert retention.cut_upto(has_all, {R2}, NOW, only_copy_seq=101) == 100
-    peers.change(NOW, these(R2, joining=(R3,)))
+    follow(retention, peers.change(NOW, these(R2, joining=(R3,))))
     assert retention.will_have_vvs == {R2: {R1: 100}, R3: {}}
     lacks = has_all | {R3: Lack(1, 900)}
     assert retention.cut_upto(lacks, {R2}, NOW, only_copy_seq=101) == 0
@@ -253,13 +301,13 @@ def test_a_joining_peer_needs_what_lies_behind_the_state_that_it_begins_with() -
     peers = peers_of(R1, R2)
     retention = retention_of(peers)
     retention.note_beginning(11, {R1: 10})
-    peers.change(NOW, these(R2) | {R3: Peer("", is_joining=True, has={R1: 40})})
+    follow(retention, peers.change(NOW, these(R2) | {R3: Peer("", is_joining=True, has={R1: 40})}))
     retention.note_opened(R3, {})
     assert retention.will_have_vvs[R3] == {R1: 40}, "its folder is empty as yet"
     lacks = {R2: Lack(101, 0), R3: Lack(41, 600)}
     assert retention.cut_upto(lacks, {R2, R3}, NOW, only_copy_seq=101) == 40
     assert retention.held[R3].keeping is Keeping.KEPT
-    peers.change(NOW, these(R2, R3))
+    follow(retention, peers.change(NOW, these(R2, R3)))
     assert retention.will_have_vvs[R3] == {}, "an active one has what it says"
 
 
@@ -268,7 +316,7 @@ def test_a_joining_peer_has_no_copy_to_rely_on() -> None:
     retention = retention_of(peers)
     retention.note_durable(R3, {R1: 50})
     assert retention.elsewhere_vv == {}
-    peers.change(NOW, these(R2, R3))
+    follow(retention, peers.change(NOW, these(R2, R3)))
     assert retention.elsewhere_vv == {R1: 50}
 
 
@@ -278,7 +326,7 @@ def test_the_log_is_not_kept_for_a_peer_that_is_removed() -> None:
     lacks = {R2: Lack(101, 0), R3: Lack(1, 900)}
     assert retention.cut_upto(lacks, {R2}, NOW, only_copy_seq=101) == 0
     assert retention.absences == {R3: NOW}
-    peers.change(NOW, these(R2), leaving=[R3])
+    follow(retention, peers.change(NOW, these(R2), leaving=[R3]))
     assert retention.held.keys() == {R2}
     assert retention.absences == {}
     assert retention.cut_upto(lacks, {R2}, NOW, only_copy_seq=101) == 100
@@ -292,7 +340,7 @@ def test_nothing_is_cut_by_a_look_that_did_not_ask_for_a_new_peer() -> None:
     peers = peers_of(R1, R2)
     retention = retention_of(peers)
     lacks = {R2: Lack(101, 0)}
-    peers.change(NOW, these(R2, R3))
+    follow(retention, peers.change(NOW, these(R2, R3)))
     assert retention.cut_upto(lacks, {R2}, NOW, only_copy_seq=101) == 0
 
 
@@ -315,13 +363,13 @@ def test_a_recovering_region_does_not_wait_for_a_peer_that_is_removed() -> None:
     readiness.note_answer(R2, Answer(3, {R1: 3, R2: 7}))
     readiness.note_answer(R3, Answer(5, {R1: 5, R3: 9}))
     assert not readiness.has_recovered({R1: 3, R2: 7})
-    peers.change(NOW, these(R2), leaving=[R3])
+    follow(readiness, peers.change(NOW, these(R2), leaving=[R3]))
     assert readiness.has_recovered({R1: 3, R2: 7})
     peers = peers_of(R1, R2, R3)
     readiness = readiness_of(peers)
     readiness.note_answer(R2, Answer(0))
     assert readiness.is_asking
-    peers.change(NOW, these(R2))
+    follow(readiness, peers.change(NOW, these(R2)))
     assert readiness.has_recovered({})
 
 
@@ -330,7 +378,7 @@ def test_a_recovering_region_asks_a_joining_peer_too() -> None:
     peers = peers_of(R1, R2)
     readiness = readiness_of(peers)
     readiness.note_answer(R2, Answer(3, {R1: 3}))
-    peers.change(NOW, these(R2, joining=(R3,)))
+    follow(readiness, peers.change(NOW, these(R2, joining=(R3,))))
     assert "waits for region 3" in (readiness.obstacle({R1: 3}) or "")
     readiness.note_answer(R3, Answer(4, {R1: 4}))
     assert not readiness.has_recovered({R1: 3})
@@ -349,16 +397,18 @@ def test_a_region_that_starts_does_not_wait_for_a_removed_or_a_joining_peer() ->
     peers = peers_of(R1, R2, R3, joining=(R4,))
     one = CatchingUp(
         peers,
-        lambda: {R1: 1},
+        Applied({R1: 1}),
+        nothing_held(),
+        Deadlines(),
         now=Millis(0),
-        is_held=lambda _origin: False,
+        holding=HeldLinks(),
         answer_ms_max=2_000,
         stall_ms_max=10_000,
     )
     one.note_answer(R2, 7, {R1: 1})
     one.note_answer(R3, 7, {R3: 8})
     assert one.missing == 8
-    peers.change(Millis(1), these(R2, joining=(R4,)))
+    follow(one, peers.change(Millis(1), these(R2, joining=(R4,))))
     assert one.missing == 0
     one.look(Millis(1))
     assert one.is_level
@@ -381,23 +431,23 @@ def test_a_region_that_recovers_goes_on_once_it_waits_only_for_a_removed_peer() 
 
 def test_routes_follow_the_peers() -> None:
     peers = peers_of(R1, R2, R3)
-    routes = Routes(peers, now=Millis(0), relay_after_ms=100)
+    routes = Routes(peers, nothing_held(), Tick(), now=Millis(0), relay_after_ms=100)
     for peer in (R2, R3):
         routes.note(peer, is_up=True, paused=False, now=Millis(0))
-    peers.change(Millis(1_000), these(R2, R3, joining=(R4,)))
+    follow(routes, peers.change(Millis(1_000), these(R2, R3, joining=(R4,))))
     assert routes.wanted(R2, Millis(1_100)) == {R2}
     assert routes.wanted(R2, Millis(1_101)) == {R2, R4}
     routes.note(R4, is_up=True, paused=False, now=Millis(1_101))
-    peers.change(Millis(2_000), these(R2, R4), leaving=[R3])
+    follow(routes, peers.change(Millis(2_000), these(R2, R4), leaving=[R3]))
     assert routes.wanted(R2, Millis(2_000)) == {R2, R3}, "it may have the last of its effects"
     assert routes.wanted(R4, Millis(2_000)) == {R3, R4}
     assert routes.ask(R2, [R3], Millis(2_000))
-    peers.change(Millis(3_000), these(R2, R4))
+    follow(routes, peers.change(Millis(3_000), these(R2, R4)))
     assert routes.wanted(R2, Millis(3_000)) == {R2}
 
 
 def actions(driven: Driven, pull: Pull) -> list[PullAction]:
-    """What a link does until it sleeps, or is over."""
+    """The actions of a link until it sleeps or ends."""
     done: list[PullAction] = []
     while not done or not isinstance(done[-1], Sleep | Over):
         done.append(pull.next(driven.now, 0.0))
@@ -437,7 +487,7 @@ def test_links_with_a_peer_that_is_removed_end_at_once() -> None:
     assert actions(driven, pull) == [Over()]
 
 
-def test_what_others_relayed_of_a_removed_peer_and_is_not_applied_goes() -> None:
+def test_unapplied_batches_relayed_for_a_removed_peer_are_dropped() -> None:
     driven = Driven(make_region(limits=RegionLimits(inbox_wait_ms_max=100)))
     driven.clock += 101
     pull = driven.region.links.pulls[R2]

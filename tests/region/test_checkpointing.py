@@ -10,11 +10,12 @@ from crdtstream.region.checkpointing import (
     REST,
     Checkpointing,
 )
+from crdtstream.region.events import Signal
 from crdtstream.region.tick import Tick
 
 
-def begun(now: int = 1_000) -> Checkpointing:
-    checkpointing = Checkpointing(Tick(), now=Millis(now))
+def begun(now: int = 1_000, tick: Tick | None = None) -> Checkpointing:
+    checkpointing = Checkpointing(tick or Tick(), now=Millis(now))
     checkpointing.log_bytes, checkpointing.interval_s = 100, 60
     return checkpointing
 
@@ -44,7 +45,7 @@ def test_zero_switches_a_reason_off() -> None:
     assert not checkpointing.is_due(Millis(10**12), seq=9, grown_bytes=1 << 40)
 
 
-def test_who_asks_while_one_is_under_way_gets_another_one() -> None:
+def test_a_checkpoint_wanted_during_another_one_follows_it() -> None:
     checkpointing = begun()
     checkpointing.want()
     now = Millis(1_000)
@@ -58,15 +59,20 @@ def test_who_asks_while_one_is_under_way_gets_another_one() -> None:
 
 
 def test_one_that_failed_is_told_of_and_does_not_count() -> None:
+    tick = Tick()
+    checkpointing = begun(tick=tick)
     ended = []
-    checkpointing = begun()
-    checkpointing.on_end = lambda: ended.append(checkpointing.failure)
+    tick.follow = lambda event: ended.append((event, checkpointing.failure))
     checkpointing.note_begun(Millis(1_000))
     checkpointing.note_failed("no space")
-    assert (checkpointing.seq, checkpointing.failures, ended) == (0, 1, ["no space"])
+    assert (checkpointing.seq, checkpointing.failures, ended) == (
+        0,
+        1,
+        [(Signal.CHECKPOINT_ENDED, "no space")],
+    )
     checkpointing.note_begun(Millis(1_000))
     checkpointing.note_written(3, Millis(2_000), size_bytes=1)
-    assert ended == ["no space", ""]
+    assert [failure for _, failure in ended] == ["no space", ""]
 
 
 def long_to_replay(replay_us: int) -> Checkpointing:

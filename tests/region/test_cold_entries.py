@@ -5,11 +5,12 @@ from threading import Event
 import pytest
 
 from crdtstream.core.ids import RegionId, format_id
+from crdtstream.core.lanes import residency
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.clients import Stop
+from crdtstream.region.cold_reads import REST_MS
 from crdtstream.region.fetching import Fetching
 from crdtstream.region.ready import Ready
-from crdtstream.region.region import COLD_REST_MS
 from tests.cold_nodes import freeze
 from tests.harness.driven import Driven, Told
 from tests.harness.regions import Node
@@ -53,13 +54,13 @@ class ColdDriven(Driven):
         for request in asked:
             self.read += request
             bodies = {number: self.images[number] for number in request}
-            self.region.note_fetched(request, bodies, self.now)
+            self.region.cold.note_fetched(request, bodies, self.now)
         return self.end_tick()
 
     def fail(self, reason: str = "input/output error") -> Ready:
         asked, self.asked = self.asked, []
         for request in asked:
-            self.region.note_fetch_failed(request, reason, self.now)
+            self.region.cold.note_failed(request, reason, self.now)
         return self.end_tick()
 
     def first_id(self, key: str) -> str:
@@ -132,7 +133,9 @@ def test_an_image_is_read_once_however_many_wait_for_it(driven: ColdDriven) -> N
 
 
 @pytest.mark.parametrize("line", ["XRANGE s - +", "XREVRANGE s + -"])
-def test_what_several_lanes_need_to_begin_is_read_at_once(driven: ColdDriven, line: str) -> None:
+def test_a_scan_reads_the_first_node_of_every_lane_in_one_request(
+    driven: ColdDriven, line: str
+) -> None:
     driven.fill(count=2)
     from_peer(driven, "XADD s 5000-2 f v", "XADD s 5001-2 f v")
     driven.commit()
@@ -167,7 +170,9 @@ def test_clients_go_on_in_the_order_in_which_they_began_to_wait(driven: ColdDriv
 @pytest.mark.parametrize(
     "line", ["XRANGE s - +", "XDEL s {0}", "XTRIM s MAXLEN 3", "XREAD STREAMS s 0"]
 )
-def test_what_cannot_be_read_is_told_and_tried_again(driven: ColdDriven, line: str) -> None:
+def test_a_read_failure_is_an_error_and_the_next_command_reads_again(
+    driven: ColdDriven, line: str
+) -> None:
     ids = driven.fill()
     vv = dict(driven.region.replica.vv)
     client = driven.client_of()
@@ -365,6 +370,11 @@ def test_a_blocked_reader_hears_that_entries_cannot_be_read(driven: ColdDriven) 
 
 def acknowledge_all_but_last(driven: ColdDriven) -> None:
     """Then only the entries tell how far the acknowledged run reaches."""
+    driven.call("XACK", "s", "g", *delivered(driven)[:-1])
+
+
+def delivered(driven: ColdDriven) -> list[str]:
+    """Deliver the entries of ``s``, which are on disk only again; their IDs."""
     driven.ask("XGROUP", "CREATE", "s", "g", "0")
     client = driven.client_of()
     client.send("XREADGROUP GROUP g c STREAMS s >")
@@ -377,8 +387,69 @@ def acknowledge_all_but_last(driven: ColdDriven) -> None:
     assert stream is not None
     ids = [entry_id for entry_id, *_ in stream.scan()]
     driven.freeze()
-    texts = [f"{one >> 64}-{one & (1 << 64) - 1}" for one in ids[:-1]]
-    driven.call("XACK", "s", "g", *texts)
+    return [format_id(entry_id).decode() for entry_id in ids]
+
+
+@pytest.mark.parametrize("line", ["DEL a s", "MSET a v s v", "RENAME a s", "FLUSHALL"])
+def test_a_command_on_several_keys_reads_for_all_before_it_changes_one(
+    driven: ColdDriven, line: str
+) -> None:
+    """A delete of ``s`` issues what was acknowledged there, and needs entries to measure it."""
+    driven.ask("SET", "a", "v")
+    driven.fill()
+    acknowledge_all_but_last(driven)
+    client = driven.client_of()
+    client.send(line)
+    assert client.client.is_cold
+    assert driven.region.replica.string(b"a") is not None
+    driven.end_tick()
+    run_on(driven)
+    assert len(client.replies) == 1
+    assert driven.region.replica.stream(b"s") is None
+    assert driven.inline == 0
+
+
+@pytest.mark.parametrize("line", ["s >", "t s > >"])
+def test_a_delivery_reads_what_it_skips_before_it_makes_its_consumer(
+    driven: ColdDriven, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the first entry stand four that region 2 acknowledged; they are counted."""
+    monkeypatch.setattr(residency.AHEAD_BYTES, "value", 2)
+    monkeypatch.setattr(residency.AHEAD_BYTES_MAX, "value", 2)
+    for key in ("t", "s"):
+        driven.ask("XGROUP", "CREATE", key, "g", "0", "MKSTREAM")
+        ids = driven.fill(key)
+    read, acknowledge = "XREADGROUP GROUP g c COUNT 4 STREAMS s >", f"XACK s g {' '.join(ids[1:5])}"
+    from_peer(driven, f"XGROUP SETID s g {ids[0]}", read, acknowledge)
+    while driven.asked:
+        driven.fetch()
+        driven.region.apply_arrivals(driven.now)
+        driven.end_tick()
+    driven.commit()
+    driven.freeze()
+    client = driven.client_of()
+    client.send(f"XREADGROUP GROUP g c COUNT 1 STREAMS {line}")
+    driven.end_tick()
+    run_on(driven)
+    assert len(client.replies) == 1
+    assert driven.inline == 0
+
+
+def test_a_stream_that_is_named_twice_is_read_for_as_far_as_both_deliver(
+    driven: ColdDriven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(residency.AHEAD_BYTES, "value", 2)
+    monkeypatch.setattr(residency.AHEAD_BYTES_MAX, "value", 2)
+    driven.fill()
+    driven.ask("XGROUP", "CREATE", "s", "g", "0")
+    client = driven.client_of()
+    client.send("XREADGROUP GROUP g c COUNT 2 STREAMS s s > >")
+    driven.end_tick()
+    run_on(driven)
+    (streams,) = client.replies
+    assert isinstance(streams, list)
+    assert [len(entries) for _, entries in streams] == [2, 2]
+    assert driven.inline == 0
 
 
 def test_acknowledgements_are_told_once_their_entries_were_read(driven: ColdDriven) -> None:
@@ -396,7 +467,7 @@ def test_acknowledgements_are_told_once_their_entries_were_read(driven: ColdDriv
     assert driven.inline == 0
 
 
-def test_what_nobody_waits_for_rests_after_a_failure(driven: ColdDriven) -> None:
+def test_a_failed_read_that_no_client_waits_for_is_retried_after_a_rest(driven: ColdDriven) -> None:
     driven.fill(count=6)
     acknowledge_all_but_last(driven)
     driven.end_tick()
@@ -406,7 +477,7 @@ def test_what_nobody_waits_for_rests_after_a_failure(driven: ColdDriven) -> None
         driven.fail()
         driven.end_tick()
     assert tries == 1
-    driven.clock += COLD_REST_MS.value
+    driven.clock += REST_MS.value
     driven.region.pass_time(driven.now)
     driven.end_tick()
     assert driven.asked
@@ -414,18 +485,18 @@ def test_what_nobody_waits_for_rests_after_a_failure(driven: ColdDriven) -> None
     assert driven.region.replica.frontier_count == 1
 
 
-def test_who_is_gone_is_forgotten(driven: ColdDriven) -> None:
+def test_the_fetch_of_a_disconnected_client_is_forgotten(driven: ColdDriven) -> None:
     driven.fill()
     client = driven.client_of()
     client.send("XRANGE s - +")
     driven.end_tick()
-    driven.region.disconnect(client.client)
+    driven.region.clients.disconnect(client.client)
     driven.fetch()
     assert client.replies == []
     assert not len(driven.region.fetching)
 
 
-def test_what_was_fetched_may_leave_again_once_its_readers_have_run(driven: ColdDriven) -> None:
+def test_fetched_nodes_may_be_evicted_once_their_readers_have_run(driven: ColdDriven) -> None:
     driven.fill()
     client = driven.client_of()
     client.send("XRANGE s - +")
@@ -453,7 +524,7 @@ def from_peer(driven: ColdDriven, *lines: str) -> None:
     for record in peer.log[before:]:
         if record.batch is not None:
             pull.inbox.offer(decode_batch(record.batch), record.batch)
-    driven.region.links.may_apply = True
+    driven.region.tick.may_apply = True
     driven.region.apply_arrivals(driven.now)
     driven.end_tick()
 
@@ -483,11 +554,12 @@ def test_a_peers_batch_is_tried_again_after_a_failure(driven: ColdDriven) -> Non
     driven.region.apply_arrivals(driven.now)
     driven.end_tick()
     assert not driven.asked
-    assert driven.last.deadline == driven.clock + COLD_REST_MS.value
-    driven.clock += COLD_REST_MS.value
+    assert driven.last.deadline == driven.clock + REST_MS.value
+    driven.clock += REST_MS.value
     driven.region.pass_time(driven.now)
     driven.region.apply_arrivals(driven.now)
     driven.end_tick()
+    assert driven.region.cold.rests_until.at is None, "it would be looked at without end"
     driven.fetch()
     driven.region.apply_arrivals(driven.now)
     assert driven.region.replica.vv[RegionId(2)] == 1
@@ -528,7 +600,7 @@ def test_nobody_goes_on_who_has_ended_waiting() -> None:
     assert fetching.note_fetched([7], 1) == [clients[1].set]
 
 
-def test_who_asks_again_while_it_waits_has_no_more_read() -> None:
+def test_a_client_that_asks_again_while_it_waits_causes_no_second_read() -> None:
     fetching = Fetching()
     client = Event()
     assert fetching.ask([7], client.set) is None
@@ -547,7 +619,7 @@ def test_nothing_is_asked_for_twice() -> None:
     assert fetching.take() == [(7, 8)]
 
 
-def test_who_waits_no_more_is_told_why_it_could_not_be_read() -> None:
+def test_a_waiter_of_a_failed_read_gets_the_reason_once() -> None:
     fetching = Fetching()
 
     def go_on() -> None:

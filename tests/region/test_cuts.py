@@ -1,10 +1,10 @@
-"""How many effects of a removed region count: whose words are heard, and when they are said."""
+"""The cut of a removed region: whose counts are heard, and when they are said."""
 
 from dataclasses import dataclass, field
 
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Add, JoinToken
+from crdtstream.core.member_changes import Add, JoinToken
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.region.cuts import Cuts
@@ -21,20 +21,20 @@ class Here:
     """Region 1 of three or more; region 3 is removed, and it has 5 of its effects, all durable."""
 
     members: Members = field(default_factory=lambda: apply(adopted(3), removal(3, 1)))
-    recovers: bool = False
+    is_recovering: bool = False
 
     def __post_init__(self) -> None:
         self.replica = Replica(R1)
         self.replica.vv[R3] = 5
-        self.durable: MutableVersionVector = {R3: 5}
+        self.durable_vv: MutableVersionVector = {R3: 5}
         self.cuts = self.made(self.members)
 
     def made(self, members: Members) -> Cuts:
         return Cuts(
             self.replica,
             members,
-            durable_vv=lambda: self.durable,
-            recovers=lambda: self.recovers,
+            durable=self,
+            recovery=self,
         )
 
     def hear(self, peer: RegionId, n: int, *, epoch: int = EPOCH, run: int = RUN) -> None:
@@ -60,7 +60,7 @@ def test_it_is_final_when_all_of_it_is_durable_here() -> None:
     assert not here.cuts.look()
     here.replica.vv[R3] = 7
     assert not here.cuts.look()
-    here.durable[R3] = 7
+    here.durable_vv[R3] = 7
     assert here.cuts.look()
     assert here.cuts.final == {R3: 7}
 
@@ -85,7 +85,7 @@ def test_a_region_that_joins_owes_its_word_until_it_is_taken_out() -> None:
     assert here.cuts.final == {R3: 5, R4: 0}
 
 
-def test_what_was_said_at_an_earlier_epoch_does_not_count() -> None:
+def test_counts_said_at_an_earlier_epoch_do_not_decide_a_cut() -> None:
     here = Here()
     here.hear(R2, 5, epoch=1)
     assert not here.cuts.look()
@@ -94,7 +94,7 @@ def test_what_was_said_at_an_earlier_epoch_does_not_count() -> None:
     here.cuts.adopt(apply(here.members, renamed(1, "x")))
     assert not here.cuts.look()
     here.hear(R2, 6, epoch=3)
-    here.durable[R3] = here.replica.vv[R3] = 6
+    here.durable_vv[R3] = here.replica.vv[R3] = 6
     assert here.cuts.look()
     assert here.cuts.final == {R3: 6}
 
@@ -113,21 +113,32 @@ def test_words_of_an_earlier_start_are_forgotten() -> None:
 
 def test_nothing_is_said_before_all_that_was_applied_is_durable() -> None:
     here = Here()
-    here.durable[R3] = 4
+    here.durable_vv[R3] = 4
     assert here.cuts.epoch_of_words == 0
     here.hear(R2, 4)
     assert not here.cuts.look()
-    here.durable[R3] = 5
+    here.durable_vv[R3] = 5
     assert here.cuts.epoch_of_words == EPOCH
 
 
 def test_a_region_that_recovers_says_nothing() -> None:
-    here = Here(recovers=True)
+    here = Here(is_recovering=True)
     here.hear(R2, 5)
     assert here.cuts.epoch_of_words == 0
     assert not here.cuts.look()
-    here.recovers = False
+    here.is_recovering = False
     assert here.cuts.look()
+
+
+def test_a_removed_region_is_told_its_own_cut_once() -> None:
+    """It hears no words, so it cannot find it."""
+    here = Here(apply(adopted(3), removal(1, 2)))
+    assert here.cuts.leaving == {R1}
+    assert here.cuts.learn_own(4)
+    assert not here.cuts.learn_own(5)
+    assert (here.cuts.final, set(here.cuts.leaving)) == ({R1: 4}, set())
+    again = here.made(here.cuts.with_final(here.members))
+    assert (again.final, set(again.leaving)) == ({R1: 4}, set())
 
 
 def test_a_final_cut_is_kept_and_is_not_told() -> None:

@@ -1,10 +1,11 @@
-"""How far a region is behind its peers, told by its own clock and by what they said."""
+"""The lag of a region behind its peers, by its own clock and by their reports."""
 
 import pytest
 
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.freshness import QUIET_HEARTBEATS, SAYINGS_MAX, Lags
+from tests.harness.parts import Applied
 from tests.harness.peers import peers_of, these
 
 R1, R2, R3, R4, R5 = (RegionId(number) for number in range(1, 6))
@@ -17,10 +18,10 @@ class Behind:
 
     def __init__(self, *peers: RegionId) -> None:
         self.vv: MutableVersionVector = {}
-        self.lags = Lags(peers_of(R1, *peers), lambda: self.vv, heartbeat_interval_ms=HEARTBEAT_MS)
+        self.lags = Lags(peers_of(R1, *peers), self, heartbeat_interval_ms=HEARTBEAT_MS)
 
 
-def test_what_is_applied_is_no_lag_however_long_nothing_is_written() -> None:
+def test_an_idle_peer_whose_effects_are_applied_adds_no_lag() -> None:
     one = Behind(R2)
     for at_ms in range(1_000, 5_000, HEARTBEAT_MS):
         one.lags.note(R2, {}, at_ms, at_ms - 3)
@@ -62,7 +63,7 @@ def test_a_peer_that_says_when_it_speaks_next_is_silent_from_then_on() -> None:
     assert one.lags.lag_ms(R2, 2_000 + QUIET_MS + 1) == 10 + QUIET_MS + 1
 
 
-def test_what_was_announced_holds_no_longer_than_the_link() -> None:
+def test_an_announced_silence_ends_with_its_link() -> None:
     """It could not tell of what came after it was cut, so that may be as old as the cut."""
     one = Behind(R2)
     one.lags.note(R2, {}, 1_000, 1_000, next_ms=2_000)
@@ -71,7 +72,7 @@ def test_what_was_announced_holds_no_longer_than_the_link() -> None:
     assert one.lags.lag_ms(R2, 2_210) == 2_210 - 1_000
 
 
-def test_what_is_told_at_once_after_a_promised_silence_is_new_since_then() -> None:
+def test_effects_reported_within_an_announced_silence_date_from_its_report() -> None:
     one = Behind(R2)
     one.lags.note(R2, {}, 1_000, 990, next_ms=800)
     one.lags.note(R2, {R2: 1}, 1_700, 1_690, next_ms=HEARTBEAT_MS)
@@ -192,7 +193,7 @@ def test_only_an_active_region_counts_itself_for_the_majority(
     others = [R2, R3, R4][:peers]
     known = peers_of(R1, *others)
     known.change(Millis(1), these(*others), is_active_here=is_active_here)
-    lags = Lags(known, dict, heartbeat_interval_ms=HEARTBEAT_MS)
+    lags = Lags(known, Applied(), heartbeat_interval_ms=HEARTBEAT_MS)
     for peer in others[:linked]:
         lags.note(peer, {}, 1_000, 995)
     fresh = lags.freshness(others[:linked], 1_000)
@@ -212,7 +213,7 @@ def test_a_region_that_joins_is_as_far_behind_as_a_majority_of_the_others(
 ) -> None:
     known = peers_of(R1, R2, R3)
     known.change(Millis(1), these(R2, R3), is_active_here=is_active_here)
-    lags = Lags(known, dict, heartbeat_interval_ms=HEARTBEAT_MS)
+    lags = Lags(known, Applied(), heartbeat_interval_ms=HEARTBEAT_MS)
     lags.note(R2, {}, 1_000, 995)
     lags.note(R3, {}, 1_000, 991)
     assert lags.freshness([R2, R3], 1_000).lag_ms == lag_ms

@@ -1,4 +1,4 @@
-"""What a link tells of third regions: each growth once, and all of it now and then."""
+"""Version vectors of third regions on a link: each growth once, and all of it now and then."""
 
 from crdtstream.core.ids import RegionId
 from crdtstream.region.knowledge import Knowledge
@@ -45,7 +45,7 @@ def test_a_peer_that_forgot_hears_it_again_after_a_while() -> None:
     assert gossip.take(RETELL_SECONDS.value + 0.25) == {}
 
 
-def test_what_was_said_while_recovering_is_not_passed_on() -> None:
+def test_version_vectors_said_while_recovering_are_not_gossiped() -> None:
     knowledge = Knowledge(peers_of(R1, R2, R3))
     knowledge.learn(R3, {R3: 5}, regains=True)
     gossip = Gossip(R2, knowledge)

@@ -1,4 +1,4 @@
-"""What a checkpoint has and nobody reads for a while leaves memory, also without a bound."""
+"""Entries that a checkpoint has are evicted if not read for a while, also without a bound."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.residency import IDLE_MS, Residency
-from crdtstream.region.region import COLD_REST_MS
+from crdtstream.region.cold_reads import REST_MS
 from tests.cold_nodes import save
 from tests.region.test_cold_entries import ColdDriven
 
@@ -42,14 +42,14 @@ class IdleDriven(ColdDriven):
         self.end_tick()
         for _ in range(NODES):
             self.fetch()
-            self.clock += COLD_REST_MS.value
+            self.clock += REST_MS.value
         (reply,) = client.replies
         assert isinstance(reply, list)
         assert len(reply) == ENTRIES
 
     @property
     def states(self) -> tuple[int, int]:
-        """How many macro nodes are packed, and how many are on disk only."""
+        """Number of packed macro nodes, and of those on disk only."""
         absent = self.residency.absent_count
         return self.residency.cold_count - absent, absent
 
@@ -59,7 +59,7 @@ def driven() -> IdleDriven:
     return IdleDriven()
 
 
-def test_what_is_not_read_is_packed_and_then_leaves(driven: IdleDriven) -> None:
+def test_nodes_that_are_not_read_are_packed_and_then_evicted(driven: IdleDriven) -> None:
     driven.save()
     driven.rounds()
     assert driven.states == (0, 0), "it was appended a moment ago"
@@ -72,7 +72,7 @@ def test_what_is_not_read_is_packed_and_then_leaves(driven: IdleDriven) -> None:
     driven.read_all()
 
 
-def test_what_no_checkpoint_has_stays(driven: IdleDriven) -> None:
+def test_nodes_that_no_checkpoint_has_stay_in_memory(driven: IdleDriven) -> None:
     """I19: it could not be read back."""
     driven.rounds(9)
     assert driven.states == (0, 0)
@@ -82,7 +82,7 @@ def test_what_no_checkpoint_has_stays(driven: IdleDriven) -> None:
     assert driven.states == (0, NODES - 1), "the node that has changed since stays"
 
 
-def test_what_is_read_between_two_rounds_stays(driven: IdleDriven) -> None:
+def test_nodes_read_between_two_rounds_stay_in_memory(driven: IdleDriven) -> None:
     driven.save()
     for _ in range(9):
         driven.read_all()

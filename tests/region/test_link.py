@@ -20,6 +20,8 @@ from crdtstream.region.links.link import (
     Welcomed,
 )
 from crdtstream.region.links.routes import EXTRA_KEPT_MS, Routes
+from crdtstream.region.tick import Tick
+from tests.harness.parts import nothing_held
 from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -90,7 +92,7 @@ def test_pauses_double_up_to_the_bound_and_vary() -> None:
 
 
 def routes() -> Routes:
-    made = Routes(peers_of(R1, R2, R3), now=Millis(0), relay_after_ms=100)
+    made = Routes(peers_of(R1, R2, R3), nothing_held(), Tick(), now=Millis(0), relay_after_ms=100)
     for peer in (R2, R3):
         made.note(peer, is_up=True, paused=False, now=Millis(0))
     return made

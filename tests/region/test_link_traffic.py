@@ -1,4 +1,4 @@
-"""How many messages a link needs: counted, on two regions without IO and with a clock of ours."""
+"""Messages that a link needs: counted, on two regions without IO and with a manual clock."""
 
 import pytest
 

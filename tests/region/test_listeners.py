@@ -1,4 +1,4 @@
-"""Who listens in other regions: told when it changes, bounded, forgotten with the link."""
+"""Subscribers in other regions: reported when they change, bounded, forgotten with the link."""
 
 from collections.abc import Iterable
 from time import process_time
@@ -26,7 +26,7 @@ from crdtstream.region.links.messages import Publications
 from crdtstream.replication.wire import decode_publications, encode_publications
 from crdtstream.v1 import replication_pb2 as pb
 from tests.region.test_publications import PATIENT, linked, peer_that_sends
-from tests.replication.regions import LiveRegion, addresses, live_regions, until
+from tests.replication.regions import LiveRegion, addresses, meshed, until
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 CHANNEL, PATTERN, SHARD = Kind.CHANNEL, Kind.PATTERN, Kind.SHARD
@@ -56,7 +56,7 @@ def test_a_link_tells_all_when_it_opens_and_then_what_changes() -> None:
     assert told(telling) == [(CHANNEL, b"a", 0), (PATTERN, b"a*", 0), (SHARD, b"a", 0)]
 
 
-def test_what_changes_back_is_not_told() -> None:
+def test_subscriptions_that_change_back_are_not_reported() -> None:
     channels, one = Channels(), Session(1)
     telling = Telling(channels)
     channels.on_change = telling.note
@@ -80,7 +80,7 @@ def test_many_names_go_in_messages_of_a_bounded_size() -> None:
     assert len(messages) > 5
 
 
-def test_what_telling_costs_grows_as_the_names_do() -> None:
+def test_the_cost_of_reporting_subscriptions_is_linear_in_their_names() -> None:
     """Else a link that opens holds its region up for half a minute, with as many as may be told."""
     channels, one = Channels(), Session(1)
     begin = process_time()
@@ -184,8 +184,7 @@ def test_counts_are_those_told_last(
 
 
 async def test_listeners_of_all_regions_are_counted_in_each() -> None:
-    where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with meshed() as regions:
         await linked(regions)
         for region in regions:
             region.session.protocol = 3
@@ -214,8 +213,7 @@ async def test_listeners_of_all_regions_are_counted_in_each() -> None:
 
 
 async def test_a_region_is_forgotten_with_its_link_and_tells_all_again() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         await linked([first, second])
         second.session.protocol = 3
         second.call("SUBSCRIBE", "a")
@@ -234,10 +232,9 @@ async def test_a_region_is_forgotten_with_its_link_and_tells_all_again() -> None
         await until(lambda: first.call("PUBSUB", "CHANNELS") == [b"b"])
 
 
-async def test_who_is_told_nothing_is_not_counted_by_publish() -> None:
+async def test_publish_does_not_count_subscribers_behind_a_paused_link() -> None:
     """Region 2 pulls nothing from region 1, which hears from it all the same."""
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         await linked([first, second])
         second.session.protocol = 3
         second.call("SUBSCRIBE", "a")

@@ -3,7 +3,9 @@
 import pytest
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Removal
+from crdtstream.core.member_changes import Removal
+from crdtstream.core.membership.members import Members
+from crdtstream.region.ready import News
 from tests.harness.driven import Driven, Told
 from tests.membership.world import removal
 from tests.region.test_membership import Council, adopting
@@ -77,3 +79,48 @@ def test_a_restarted_node_knows_what_is_lost(council: Council) -> None:
     driven.call("CRDT.WAITFOR", "3:1", "0")
     driven.end_tick()
     assert [str(one) for one in driven.client.replies] == [LOST]
+
+
+def news_for_region_3(council: Council) -> Members:
+    """The answer of region 1 to the removed one, which wants a link."""
+    region = council.driven[1].region
+    region.membership.told_unknown(R3)
+    (news,) = region.tick.take_letters()
+    assert isinstance(news, News)
+    return news.members
+
+
+def test_the_removed_region_is_told_what_counts_of_it(council: Council) -> None:
+    """Once a member knows; kept before it is answered, and over a restart."""
+    council.away.remove(3)
+    removed = council.driven[3]
+    # Only it has that, and acknowledged it.
+    removed.write("lost")
+    council.run()
+    assert removed.region.membership.note_news(news_for_region_3(council)) is None
+    council.run()
+    blocked = waiting(removed, "CRDT.WAITFOR", "3:2", "0")
+    hear_of_the_cut(council)
+    council.run()
+    assert removed.region.membership.note_news(news_for_region_3(council)) is None
+    assert blocked.replies == []
+    council.run()
+    assert [str(one) for one in blocked.replies] == [LOST]
+    assert "of its effects 0 count" in str(removed.region.refuses_writes)
+    council.restart(3)
+    assert "of its effects 0 count" in str(council.driven[3].region.refuses_writes)
+    restarted = council.driven[3]
+    restarted.call("CRDT.WAITFOR", "3:1", "0")
+    restarted.end_tick()
+    assert [str(one) for one in restarted.client.replies] == [LOST]
+
+
+def test_a_member_takes_no_cut_of_itself_from_others(council: Council) -> None:
+    """A member's count for a region is used only once that region was removed."""
+    hear_of_the_cut(council)
+    council.run()
+    membership = council.driven[2].region.membership
+    assert membership.note_news(news_for_region_3(council)) is None
+    assert membership.cuts.final == {}
+    assert membership.note_news(council.driven[1].region.membership.told) is None
+    assert membership.cuts.final == {}

@@ -7,7 +7,7 @@ import pytest
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Activate,
     Add,
     Adopt,
@@ -18,14 +18,16 @@ from crdtstream.core.membership.changes import (
     Removal,
     Update,
 )
-from crdtstream.core.membership.deciding import Letter
+from crdtstream.core.membership.deciding import Accept, Ballot, Letter, Nack, Prepare
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.membership import ISSUE_AFTER_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import StoreMembership
-from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS
+from crdtstream.region.staleness import LagAction
+from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS, RETRY_MS_MAX
+from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal
 
@@ -44,6 +46,9 @@ class Asked:
         self.refused = str(error)
 
 
+NEVER = Millis(1 << 62)
+
+
 @dataclass
 class Council:
     """Regions whose letters arrive, but for those of who is away; batches, when ``replicate``."""
@@ -58,6 +63,8 @@ class Council:
         self.driven = {n: self._started(n, Kept(instance(n))) for n in self.numbers}
         self.kept = {n: Kept(instance(n)) for n in self.numbers}
         self.sent: list[tuple[int, Letter]] = []
+        # What the last Ready of each asked for.
+        self.deadlines: dict[int, Millis] = {}
 
     def _started(self, number: int, kept: Kept, *, log: Iterable[object] = ()) -> Driven:
         folder = replace(PROVEN, membership=kept)
@@ -66,6 +73,7 @@ class Council:
     def restart(self, number: int) -> None:
         """The node dies, and begins again with what its folder has."""
         log = self.driven[number].log
+        self.deadlines.pop(number, None)
         self.driven[number] = self._started(number, self.kept[number], log=log)
 
     def wish(self, number: int, make: Callable[[Members], Change]) -> Asked:
@@ -87,6 +95,7 @@ class Council:
         if not region.tick.is_open:
             return False
         ready = region.ready(self.clock)
+        self.deadlines[number] = NEVER if ready.deadline is None else ready.deadline
         ready.tell()
         if ready.records:
             driven.log += ready.records
@@ -103,11 +112,35 @@ class Council:
         return True
 
     def wait(self, ms: int) -> None:
-        self.clock = Millis(self.clock + ms)
+        """Time goes on, and is passed to a region when its last Ready asked for that."""
+        self.run()
+        end, at = Millis(self.clock + ms), self.clock
+        while (due := max(at, self._earliest())) <= end:
+            self.clock = due
+            for number, driven in self.driven.items():
+                if number not in self.away and self.deadlines.get(number, NEVER) <= due:
+                    driven.region.pass_time(due)
+            self.run()
+            at = Millis(due + 1)
+        self.clock = end
+
+    def pass_time(self) -> None:
+        """Time is passed to all, as it is when anything happens."""
         for number, driven in self.driven.items():
             if number not in self.away:
                 driven.region.pass_time(self.clock)
         self.run()
+
+    def _earliest(self) -> Millis:
+        deadlines = [at for number, at in self.deadlines.items() if number not in self.away]
+        return min(deadlines, default=NEVER)
+
+    def spread(self) -> None:
+        """All get what was logged, and hear from each other that they have it."""
+        self.replicate()
+        for driven in self.driven.values():
+            for number, other in self.driven.items():
+                driven.region.stability.learn(RegionId(number), other.region.outstanding.durable_vv)
 
     def replicate(self) -> None:
         """Each gets what the others have logged."""
@@ -181,6 +214,22 @@ def test_a_region_whose_file_names_others_adopts_nothing() -> None:
     assert council.epochs() == {1: 0, 2: 0, 3: 0}
 
 
+def test_an_adoption_that_names_an_earlier_folder_is_finished(council: Council) -> None:
+    """Region 2 has accepted it, and then the folder of region 1 was lost: it may be decided."""
+    begun = replace(
+        adopt(), regions=(Adopted(RegionId(1), instance(9), contact(1)), *adopt().regions[1:])
+    )
+    ballot = Ballot(1, RegionId(1))
+    accept = Accept(1, Members().hash, ballot, begun)
+    council.driven[2].region.membership.receive(RegionId(1), accept, council.clock)
+    council.run()
+    council.wish(3, adopting())
+    assert council.epochs() == {1: 1, 2: 1, 3: 1}
+    made = council.driven[1].region.membership.known.find(RegionId(1))
+    assert made is not None
+    assert made.instance == instance(9)
+
+
 def test_no_letter_leaves_before_the_folder_has_what_it_tells(council: Council) -> None:
     council.full.add(2)
     council.wish(1, adopting())
@@ -188,7 +237,7 @@ def test_no_letter_leaves_before_the_folder_has_what_it_tells(council: Council) 
     assert council.driven[1].region.membership.part.votes.decided is None
 
 
-def test_who_crashes_votes_as_its_folder_says(council: Council) -> None:
+def test_a_restarted_member_has_the_votes_of_its_folder(council: Council) -> None:
     council.wish(1, adopting())
     before = council.driven[2].region.membership.part.votes
     council.restart(2)
@@ -196,8 +245,7 @@ def test_who_crashes_votes_as_its_folder_says(council: Council) -> None:
 
 
 def test_another_region_issues_the_effect_if_the_proposer_is_gone(council: Council) -> None:
-    council.driven[1].region.fault = "the disk refuses"
-    council.driven[1].region.database.fault = "the disk refuses"
+    council.driven[1].region.gate.refuse(Cause.DISK, "the disk refuses")
     council.wish(1, adopting())
     assert council.issued() == []
     council.wait(ISSUE_AFTER_MS.value - 1)
@@ -206,6 +254,18 @@ def test_another_region_issues_the_effect_if_the_proposer_is_gone(council: Counc
     assert {number for number, _ in council.issued()} == {2, 3}
     council.replicate()
     assert {d.region.replica.members.epoch for d in council.driven.values()} == {1}
+
+
+def test_an_effect_is_issued_though_what_lags_is_bounded() -> None:
+    """The region that does not have it is dead, and this is on the way to take it out."""
+    council = Council((1, 2))
+    driven = council.driven[1]
+    driven.region.staleness.tune(lag_effects_max=1, action=LagAction.REFUSE)
+    for name in ("a", "b", "c"):
+        driven.write(name)
+        council.run()
+    assert "LAGGED" in str(driven.client.replies[-1])
+    assert council.wish(1, adopting((1, 2))).made is not None
 
 
 def test_a_lost_message_is_sent_again(council: Council) -> None:
@@ -228,21 +288,13 @@ def adding(number: int) -> Callable[[Members], Change]:
     return lambda members: Add(RegionId(number), contact(number), token)
 
 
-def spread(council: Council) -> None:
-    """All get what was logged, and hear from each other that they have it."""
-    council.replicate()
-    for driven in council.driven.values():
-        for number, other in council.driven.items():
-            driven.region.learn(RegionId(number), other.region.outstanding.durable_vv)
-
-
 @pytest.fixture
 def nobody_came(council: Council) -> Council:
     """Region 4 was added, and its node never came."""
     assert council.wish(1, adopting()).made is not None
-    spread(council)
+    council.spread()
     assert council.wish(1, adding(4)).made is not None
-    spread(council)
+    council.spread()
     return council
 
 
@@ -251,7 +303,7 @@ def test_the_address_of_a_region_that_never_came_is_corrected(nobody_came: Counc
     assert made is not None
     assert [one.contact.name for one in made.regions] == ["r1", "r2", "r3", "asia"]
     # What the active regions are to follow waits for it.
-    spread(nobody_came)
+    nobody_came.spread()
     asked = nobody_came.wish(1, renaming(2, "us"))
     nobody_came.wait(PATIENCE_MS.value + 1)
     assert "region 4, which joins" in asked.refused
@@ -263,7 +315,7 @@ def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how
     assert made is not None
     assert made.removed == (4,)
     # Once the others have said that nobody has anything of it, nothing waits for it.
-    spread(nobody_came)
+    nobody_came.spread()
     for driven in nobody_came.driven.values():
         for number, other in nobody_came.driven.items():
             if other is driven:
@@ -274,7 +326,7 @@ def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how
         driven.region.membership.look_at_cuts()
         driven.region.tick.open()
     nobody_came.run()
-    spread(nobody_came)
+    nobody_came.spread()
     asked = nobody_came.wish(1, renaming(2, "us"))
     nobody_came.wait(RESEND_MS.value)
     assert asked.made is not None
@@ -282,26 +334,20 @@ def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how
 
 def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Council) -> None:
     council.wish(1, adopting())
-    council.replicate()
-    for driven in council.driven.values():
-        for number, other in council.driven.items():
-            driven.region.learn(RegionId(number), other.region.outstanding.durable_vv)
+    council.spread()
     first = Asked()
     council.driven[1].region.membership.wish(renaming(1, "eu"), first, council.clock)
     second = council.wish(2, renaming(2, "us"))
     for _ in range(4):
         council.wait(RESEND_MS.value)
-        council.replicate()
-        for driven in council.driven.values():
-            for number, other in council.driven.items():
-                driven.region.learn(RegionId(number), other.region.outstanding.durable_vv)
+        council.spread()
     assert first.made is not None
     assert second.made is not None
     names = [member.contact.name for member in council.driven[3].region.replica.members.regions]
     assert names == ["eu", "us", "r3"]
 
 
-def test_what_cannot_follow_is_refused_at_once(council: Council) -> None:
+def test_a_change_that_cannot_follow_is_refused_at_once(council: Council) -> None:
     council.wish(1, adopting())
     assert "adopted before" in council.wish(1, adopting()).refused
 
@@ -356,8 +402,49 @@ def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
     assert "was removed at epoch 2" in str(make_region(2, (1,), folder=again).refuses_writes)
 
 
+def test_a_link_to_a_member_that_a_new_folder_hears_of_is_as_old_as_that() -> None:
+    """It has executed nothing, so that its own clock still stands at the beginning of time."""
+    members = apply(Members(), adopt((1, 2, 3)))
+    region = make_region(2, (1,))
+    assert region.replica.now == 0
+    region.membership.note_news(members)
+    change = region.ready(Millis(5_000)).folder
+    assert isinstance(change, StoreMembership)
+    region.note_folder(change, Millis(5_000))
+    assert region.links.pulls[RegionId(3)].silent_ms(Millis(5_010)) == 10
+
+
 def forced(region: int, how: Removal = Removal.FORCED) -> Callable[[Members], Change]:
     return lambda members: removal(region, 1, how)
+
+
+def test_a_region_counts_from_its_add_on_though_the_folder_does_not_have_it(
+    council: Council,
+) -> None:
+    """``rules`` 4: region 2 has applied the add of region 4, and what it destroyed before is with
+    all that it knows of - but region 4, which may create it without having seen that."""
+    council.wish(1, adopting())
+    council.spread()
+    council.away.add(2)
+    assert council.wish(1, adding(4)).made is not None
+    council.away.clear()
+    council.full.add(2)
+    driven = council.driven[2]
+    for words in ("CREATE s g 0 MKSTREAM", "DESTROY s g"):
+        driven.call("XGROUP", *words.split())
+    council.run()
+    council.spread()
+    assert driven.region.replica.members.epoch == 2
+    assert driven.region.membership.known.epoch == 1
+    assert driven.region.replica.kept_until_stable
+
+    council.full.clear()
+    council.run()
+    council.spread()
+    assert driven.region.membership.known.epoch == 2
+    assert driven.region.replica.kept_until_stable
+    driven.region.stability.learn(RegionId(4), driven.region.outstanding.durable_vv)
+    assert not driven.region.replica.kept_until_stable
 
 
 def test_an_attempt_that_came_to_nothing_is_in_nobodys_way(council: Council) -> None:
@@ -377,7 +464,88 @@ def test_an_attempt_that_came_to_nothing_is_in_nobodys_way(council: Council) -> 
     assert alone.made.removed == (3,)
 
 
-def test_what_cannot_be_is_refused_for_its_own_reason(council: Council) -> None:
+def outbid(council: Council) -> None:
+    """Region 1's attempt has lost to one of region 2."""
+    driven = council.driven[1].region.membership
+    proposal = driven.part.proposal
+    assert proposal is not None
+    ballot = Ballot(proposal.ballot.counter + 1, RegionId(2))
+    nack = Nack(driven.part.votes.epoch, proposal.ballot, ballot)
+    driven.receive(RegionId(3), nack, council.clock)
+    assert driven.part.proposal is None
+
+
+def until_the_next_attempt(council: Council) -> int:
+    """Wait until region 1 begins its next attempt; returns the milliseconds that it took."""
+    membership = council.driven[1].region.membership
+    begins = council.clock
+    while membership.part.proposal is None:
+        deadline = council.driven[1].region.deadlines.earliest
+        assert deadline is not None
+        council.wait(max(deadline, council.clock + 1) - council.clock)
+    return council.clock - begins
+
+
+def test_an_attempt_that_is_outbid_again_and_again_waits_for_longer_each_time(
+    council: Council,
+) -> None:
+    """Else two regions whose attempts take longer than the pause between them outbid each other for
+    ever."""
+    council.wish(1, adopting())
+    council.spread()
+    council.away |= {2, 3}
+    council.wish(1, renaming(2, "x"))
+    pauses = []
+    for _ in range(4):
+        outbid(council)
+        pauses.append(until_the_next_attempt(council))
+    shortest = RETRY_MS_MAX.value
+    assert pauses == [shortest, 2 * shortest, 4 * shortest, 8 * shortest]
+
+
+def test_an_attempt_that_nobody_outbid_makes_no_later_one_wait(council: Council) -> None:
+    council.wish(1, adopting())
+    council.spread()
+    council.away |= {2, 3}
+    for _ in range(3):
+        asked = council.wish(1, renaming(2, "x"))
+        council.wait(PATIENCE_MS.value)
+        assert "did not answer" in asked.refused
+    council.wish(1, renaming(2, "x"))
+    outbid(council)
+    assert until_the_next_attempt(council) == RETRY_MS_MAX.value
+
+
+def test_silent_members_are_asked_again(council: Council) -> None:
+    council.wish(1, adopting())
+    council.spread()
+    council.away |= {2, 3}
+    council.wish(1, renaming(2, "x"))
+    for _ in range(3):
+        outbid(council)
+        until_the_next_attempt(council)
+    council.sent.clear()
+    council.wait(RESEND_MS.value)
+    asked = [letter.to for _, letter in council.sent if isinstance(letter.message, Prepare)]
+    assert asked == [2, 3]
+
+
+def test_the_refusal_of_a_begun_change_says_that_it_may_still_be_decided(council: Council) -> None:
+    """Else the token of a region that is added after all would be deleted."""
+    council.wish(1, adopting())
+    council.spread()
+    council.away |= {2, 3}
+    asked = council.wish(1, renaming(1, "x"))
+    opening = council.driven[1].region.opening
+    opening.readiness.note_known(RegionId(2), 99)
+    opening.look()
+    council.wait(RESEND_MS.value)
+    council.wait(PATIENCE_MS.value)
+    assert "folder was restored" in asked.refused
+    assert "may still be decided" in asked.refused
+
+
+def test_an_impossible_change_is_refused_for_its_own_reason(council: Council) -> None:
     council.wish(1, adopting())
     council.away |= {2, 3}
     council.wish(1, forced(3))

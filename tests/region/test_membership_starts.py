@@ -1,28 +1,56 @@
 """One region's part in changing the members when its node starts, and when it hears of a decision
 in no letter."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from crdtstream.core.clock import VersionVector
+from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Add, JoinToken
-from crdtstream.core.membership.deciding import Ballot, Decided, Votes
-from crdtstream.core.membership.encoding import Kept, Said, encode_said
-from crdtstream.core.membership.members import apply
-from crdtstream.region.links.readiness import Answer
-from crdtstream.region.membership import ISSUE_AFTER_MS
+from crdtstream.core.member_changes import Activate, Add, Change, JoinToken, Removal
+from crdtstream.core.membership.deciding import Ballot, Decided, Promise, Vote, Votes
+from crdtstream.core.membership.encoding import (
+    Kept,
+    Numbered,
+    Said,
+    Seal,
+    decode_said,
+    encode_said,
+)
+from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.wire.codec import decode_batch
+from crdtstream.region.links.link import Refused
+from crdtstream.region.membership import ISSUE_AFTER_MS, RECENT_MAX
 from crdtstream.region.opening import FolderState
-from crdtstream.region.ready import Confirm, StoreMembership
+from crdtstream.region.peer_runs import PeerRun
+from crdtstream.region.readiness import Answer
+from crdtstream.region.ready import Confirm, News, StoreIncarnations, StoreMembership
+from crdtstream.region.region import Region
 from crdtstream.region.wishes import PATIENCE_MS
+from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal, renamed
-from tests.region.test_membership import Asked, Council, adopting, forced, renaming
+from tests.region.test_membership import (
+    Asked,
+    Council,
+    adding,
+    adopt,
+    adopting,
+    forced,
+    renaming,
+)
 
-R1, R2 = RegionId(1), RegionId(2)
+R1, R2, R3 = map(RegionId, (1, 2, 3))
 NOW = Millis(1000)
 NOTHING: VersionVector = {}
+
+
+def votes_here(region: Region) -> bool:
+    """Asked for anew: the type checker takes an attribute for what it was found to be."""
+    return region.membership.part.may_vote
 
 
 @pytest.fixture
@@ -30,7 +58,7 @@ def council() -> Council:
     return Council()
 
 
-def test_what_was_decided_is_issued_after_a_restart_though_nothing_else_happens() -> None:
+def test_a_decided_change_is_issued_after_a_restart_without_other_activity() -> None:
     """All other regions are gone, and no client writes."""
     council = Council((1, 2))
     council.wish(1, adopting((1, 2)))
@@ -52,6 +80,56 @@ def test_a_region_that_joins_looks_after_a_restart_whether_it_is_level() -> None
     folder = replace(PROVEN, membership=Kept(instance(3), members=members, secret=b"secret"))
     region = make_region(3, (1, 2), folder=folder)
     assert region.ready(NOW).deadline == NOW
+
+
+def test_a_region_that_joins_and_is_removed_wants_nothing_any_more() -> None:
+    """Its log says for good that it joins."""
+    council = Council((1, 2))
+    council.wish(1, adopting((1, 2)))
+    council.spread()
+    council.wish(1, adding(3))
+    joining = council.driven[1].region.replica.members
+    folder = replace(PROVEN, membership=Kept(instance(3), members=joining, secret=b"secret"))
+    driven = Driven(make_region(3, (1, 2), log=council.driven[1].log, folder=folder))
+    region = driven.region
+    for peer in (R1, R2):
+        region.opening.catching_up.note_answer(peer, 1, NOTHING)
+    region.opening.note_time(NOW)
+    assert region.membership.note_news(apply(joining, removal(3, 1))) is None
+    driven.end_tick()
+    change = driven.last.folder
+    assert isinstance(change, StoreMembership)
+    region.note_folder(change, NOW)
+    driven.end_tick()
+    region.pass_time(NOW)
+    ready = driven.end_tick()
+    assert (ready.notices, ready.deadline) == ([], None)
+
+
+@pytest.mark.parametrize(("number", "issues"), [(3, True), (9, False)])
+def test_of_two_nodes_with_one_token_the_one_that_is_active_is_the_region(
+    number: int, issues: bool
+) -> None:
+    """Rule 18: the other one would go on with its numbers while that one is down, as a region does
+    that has lost its folder."""
+    token = JoinToken(bytes(32), Millis(10**15))
+    joining = apply(adopted(2), Add(RegionId(3), contact(3), token))
+    active = apply(joining, Activate(RegionId(3), instance(3)))
+    kept = Kept(instance(number), members=joining, secret=b"secret")
+    for _ in range(2):
+        region = make_region(3, (1, 2), folder=replace(PROVEN, membership=kept))
+        reason = region.membership.hear(R1, 1, encode_said(Said(instance(1), active)))
+        assert ("another node has joined as region 3" in str(reason)) is not issues
+        change = region.ready(NOW).folder
+        if change is not None:
+            assert isinstance(change, StoreMembership)
+            region.note_folder(change, NOW)
+            kept = change.kept
+        for peer in (R1, R2):
+            region.opening.catching_up.note_answer(peer, 1, NOTHING)
+        region.opening.note_time(NOW)
+        assert region.replica.may_issue is issues
+    assert bool(kept.secret) is not issues
 
 
 def test_a_region_cannot_remove_itself(council: Council) -> None:
@@ -77,12 +155,209 @@ def test_a_link_tells_what_was_decided(council: Council) -> None:
     assert second.part.votes.decided == change
 
 
+def test_a_link_tells_no_decision_that_a_power_cut_takes_back(council: Council) -> None:
+    """Region 1 counts its own vote; without it, the others may decide something else, and who was
+    told could follow nobody any more.  Who recovers is told: its own vote may be in it."""
+    council.wish(1, adopting())
+    council.replicate()
+    membership = council.driven[1].region.membership
+    members = membership.part.members
+    council.full.add(1)
+    membership.receive(R2, Decided(2, members.hash, renamed(2, "us")), council.clock)
+    council.run()
+    assert decode_said(membership.said()).decided is None
+    assert decode_said(membership.said(to_recovering=PeerRun(R2, 1))).decided == renamed(2, "us")
+    council.full.clear()
+    council.pass_time()
+    assert decode_said(membership.said()).decided == renamed(2, "us")
+
+
+def test_a_recovering_region_is_told_a_vote_and_no_decision_that_it_may_undo() -> None:
+    """Region 1 goes on alone, and its folder does not have its vote yet: a power cut takes that,
+    and region 1 may decide something else."""
+    council = Council((1, 2, 3))
+    council.wish(1, adopting())
+    council.spread()
+    council.away |= {2, 3}
+    council.full.add(1)
+    asked = Asked()
+    membership = council.driven[1].region.membership
+    change = forced(3, Removal.WITHOUT_MAJORITY)
+    membership.wish(change, asked, council.clock, survivors=[R1])
+    council.run()
+    said = decode_said(membership.said(to_recovering=PeerRun(R2, 1)))
+    assert membership.part.votes.decided is not None
+    assert said.decided is None
+    assert said.accepted is not None
+    assert said.accepted.change == membership.part.votes.decided
+    council.full.clear()
+    council.pass_time()
+    assert membership.known.removed == (3,)
+
+
+def test_a_decision_of_another_history_than_the_one_that_is_known_changes_nothing(
+    council: Council,
+) -> None:
+    """M3: two parts went on without each other, and this region heard of one by a link, whose
+    effects have not come yet.  It would issue the other one's, and no start could read both."""
+    council.wish(1, adopting())
+    council.replicate()
+    membership = council.driven[2].region.membership
+    ours, theirs = (removal(3, heir, Removal.WITHOUT_MAJORITY) for heir in (1, 2))
+    members = membership.part.members
+    assert membership.note_news(apply(members, ours)) is None
+    membership.receive(R1, Decided(2, members.hash, theirs), council.clock)
+    reason = membership.hear(R1, 1, encode_said(Said(epoch=2, decided=theirs)))
+    assert "the database has split" in str(reason)
+    assert membership.part.votes.decided is None
+    council.wait(ISSUE_AFTER_MS.value)
+    issued = [effect.change for _, effect in council.issued()]
+    assert issued == [adopt(), ours], "what is known to be decided"
+
+
 def test_a_region_whose_log_may_have_lost_its_end_keeps_its_votes() -> None:
     """V5: all that are left recover, and wait for the dead one that they are to remove."""
     folder = FolderState(is_same=True, database=PROVEN.database, membership=Kept(instance(2)))
     region = make_region(2, (1, 3), folder=folder)
     assert region.opening.is_recovering
     assert region.membership.part.may_vote
+
+
+def recovering() -> Council:
+    """Regions 1 and 2 of five; all that are left were killed, and the others are gone for good."""
+    council = Council((1, 2, 3, 4, 5))
+    council.wish(1, adopting((1, 2, 3, 4, 5)))
+    council.replicate()
+    council.away |= {4, 5}
+    for number in (1, 2, 3):
+        folder = FolderState(
+            is_same=True, database=PROVEN.database, membership=council.kept[number]
+        )
+        log = council.driven[number].log
+        council.driven[number] = Driven(
+            make_region(number, (1, 2, 3, 4, 5), log=log, folder=folder)
+        )
+    return council
+
+
+def restarted(council: Council, number: int, *, log: Sequence[Record]) -> None:
+    """The node begins again with its folder, whose log has lost its end."""
+    folder = FolderState(is_same=True, database=PROVEN.database, membership=council.kept[number])
+    council.driven[number] = Driven(make_region(number, (1, 2, 3), log=log, folder=folder))
+
+
+def test_a_change_that_a_later_one_hides_is_told_to_a_region_that_recovers() -> None:
+    """V19: region 4 is added and removed while region 3 is away, and region 1 dies.  What the
+    members are since does not show the token of the Add; its effect is held back while region 3
+    recovers, which waits for the removal of region 1, for which it has to vote."""
+    council = Council()
+    council.wish(1, adopting())
+    council.spread()
+    early = list(council.driven[3].log)
+    council.away.add(3)
+    for change in (adding(4), forced(4)):
+        assert council.wish(1, change).made is not None
+        council.spread()
+    council.away = {1}
+    restarted(council, 2, log=council.driven[2].log)
+    restarted(council, 3, log=early)
+    second, third = (council.driven[number].region for number in (2, 3))
+    assert second.opening.is_recovering
+    assert third.opening.is_recovering
+    assert (second.membership.known.epoch, third.membership.known.epoch) == (3, 1)
+    assert third.membership.hear(RegionId(2), 2, second.membership.said()) is None
+    council.run()
+    assert council.wish(2, lambda members: removal(1, 2)).made is not None
+    council.run()
+    assert {third.membership.known.active, second.membership.known.active} == {(2, 3)}
+
+
+def test_a_region_that_recovers_believes_no_change_that_the_history_does_not_have() -> None:
+    members = apply(apply(adopted(3), renamed(1, "x")), renamed(1, "y"))
+    kept = Kept(instance(3), members=adopted(3))
+    folder = FolderState(is_same=True, database=PROVEN.database, membership=kept)
+    for change, is_believed in ((renamed(1, "x"), True), (renamed(1, "z"), False)):
+        region = make_region(3, (1, 2), folder=folder)
+        region.membership.part = replace(region.membership.part, members=adopted(3), votes=Votes(2))
+        said = Said(instance(2), members, epoch=4, recent=(Numbered(2, change),))
+        assert region.membership.hear(R2, 2, encode_said(said)) is None
+        assert (region.membership.part.votes.decided == change) is is_believed
+
+
+def test_a_start_remembers_a_change_that_the_folder_did_not_get() -> None:
+    """The log has the effect of an Add, and the power is lost before the folder has the change."""
+    council = Council((1, 2, 3))
+    council.wish(1, adopting())
+    council.spread()
+    before = council.kept[2]
+    assert council.wish(1, adding(4)).made is not None
+    council.spread()
+    added = council.kept[2].recent
+    council.kept[2] = before
+    council.restart(2)
+    assert decode_said(council.driven[2].region.membership.said()).recent == added
+
+
+def test_the_changes_of_the_last_epochs_are_kept_and_no_more() -> None:
+    council = Council((1, 2))
+    council.wish(1, adopting((1, 2)))
+    council.spread()
+    for epoch in range(RECENT_MAX + 3):
+        assert council.wish(1, renaming(1, f"name-{epoch}")).made is not None
+        council.spread()
+    for number in (1, 2):
+        recent = council.kept[number].recent
+        assert len(recent) == RECENT_MAX
+        assert recent[-1].epoch == council.driven[number].region.membership.known.epoch
+        assert recent[-1].change == renamed(1, f"name-{RECENT_MAX + 2}")
+        council.restart(number)
+        assert decode_said(council.driven[number].region.membership.said()).recent == recent
+
+
+def test_two_dead_regions_are_removed_while_all_that_are_left_recover() -> None:
+    """V5: the effect of the first removal waits for the second, and must not be waited for."""
+    council = recovering()
+    assert council.wish(1, forced(5)).made is not None
+    assert council.wish(1, forced(4)).made is not None
+    for number in (1, 2, 3):
+        region = council.driven[number].region
+        assert region.opening.is_recovering
+        assert region.membership.known.active == (1, 2, 3)
+        for other in {1, 2, 3} - {number}:
+            vv = dict(council.driven[other].region.replica.vv)
+            region.opening.note_answer(RegionId(other), Answer(vv.get(RegionId(number), 0), vv))
+        region.opening.look()
+        region.tick.open()
+        begins = region.ready(council.clock).folder
+        assert isinstance(begins, StoreIncarnations)
+        region.note_folder(begins, council.clock)
+        change = region.ready(council.clock).folder
+        assert isinstance(change, Confirm)
+        region.note_folder(change, council.clock)
+        assert not region.opening.is_recovering
+    council.wait(ISSUE_AFTER_MS.value)
+    council.wait(ISSUE_AFTER_MS.value)
+    council.replicate()
+    assert {council.driven[one].region.replica.members.active for one in (1, 2, 3)} == {(1, 2, 3)}
+
+
+def test_a_change_that_only_a_lost_folder_had_is_issued_by_members_that_heard_it(
+    council: Council,
+) -> None:
+    """It was decided there and forgotten, and its effect is in no other log."""
+    council.wish(1, adopting())
+    council.replicate()
+    council.away.add(1)
+    change = renamed(2, "us")
+    for number in (2, 3):
+        membership = council.driven[number].region.membership
+        said = Said(instance(1), apply(adopted(3), change), epoch=3)
+        assert membership.hear(R1, 1, encode_said(said)) is None
+        council.run()
+        assert membership.part.votes.decided == change
+    council.wait(ISSUE_AFTER_MS.value)
+    council.replicate()
+    assert {council.driven[one].region.replica.members.epoch for one in (2, 3)} == {2}
 
 
 def test_a_folder_is_confirmed_only_with_what_the_members_answered() -> None:
@@ -95,12 +370,215 @@ def test_a_folder_is_confirmed_only_with_what_the_members_answered() -> None:
     region.opening.note_answer(R1, Answer(0, NOTHING))
     region.opening.look()
     region.tick.open()
+    begins = region.ready(NOW).folder
+    assert isinstance(begins, StoreIncarnations)
+    region.note_folder(begins, NOW)
     change = region.ready(NOW).folder
     assert isinstance(change, StoreMembership)
     assert change.kept.votes is not None
     assert change.kept.votes.promised == promised
     region.note_folder(change, NOW)
     assert isinstance(region.ready(NOW).folder, Confirm)
+
+
+def test_a_folder_that_turns_out_to_be_an_earlier_one_has_lost_its_votes() -> None:
+    """V3: it came back with its disk, as a virtual machine does, so it seemed to prove itself."""
+    region = make_region(2, (1,), folder=replace(PROVEN, membership=Kept(instance(2))))
+    region.opening.readiness.note_known(R1, 1)
+    region.opening.look()
+    assert not votes_here(region)
+    promised = Ballot(7, R1)
+    said = encode_said(Said(instance(1), epoch=1, ballot=promised))
+    assert region.membership.hear(R1, 1, said) is None
+    region.membership.note_recovered(NOW)
+    assert votes_here(region)
+    assert region.membership.part.votes.promised == promised
+
+
+def test_a_link_that_a_member_opens_does_not_take_back_what_it_answered() -> None:
+    """V3: an Open names no ballot, and the member opens its link as soon as it hears of the
+    start."""
+    restored = FolderState(database=PROVEN.database, membership=Kept(instance(2)))
+    membership = make_region(2, (1,), folder=restored).membership
+    promised, change = Ballot(7, R1), adopt((1, 2))
+    answered = Said(instance(1), epoch=1, ballot=promised, decided=change)
+    for said in (answered, Said(instance(1), epoch=1)):
+        assert membership.hear(R1, 1, encode_said(said)) is None
+    membership.note_recovered(NOW)
+    assert membership.part.votes.promised == promised
+    assert membership.part.votes.decided == change
+
+
+def test_a_restored_region_does_not_vote_for_an_epoch_that_is_over(council: Council) -> None:
+    """V3: it has lost its vote of epoch 2, whose effect has come and is not durable yet; region 3
+    has heard of nothing, and what it would decide with this vote would be a second epoch 2."""
+    council.wish(1, adopting())
+    council.spread()
+    council.wish(1, renaming(2, "us"))
+    first = council.driven[1]
+    assert first.region.membership.part.votes.epoch == 3
+    restored = FolderState(database=PROVEN.database, membership=Kept(instance(2)))
+    driven = Driven(make_region(2, (1,), folder=restored, log=first.log[:1]))
+    region, membership = driven.region, driven.region.membership
+    promised = Ballot(7, R1)
+    said = Said(instance(1), first.region.membership.told, epoch=3, ballot=promised)
+    assert membership.hear(R1, 1, encode_said(said)) is None
+    batch = first.log[1].batch
+    assert batch is not None
+    region.replica.receive(decode_batch(batch), batch, NOW)
+    region.opening.note_answer(R1, Answer(0, dict(region.replica.vv)))
+    region.opening.note_answer(RegionId(3), Answer(0, NOTHING))
+    region.tick.open()
+    seq = 1 + len(region.ready(NOW).records)
+    region.note_logged(seq, NOW, durable=False)
+    # What R1 knows proves what was decided; the folder is not confirmed by that.
+    while (change := region.ready(NOW).folder) is not None:
+        assert isinstance(change, StoreMembership | StoreIncarnations)
+        region.note_folder(change, NOW)
+    assert not votes_here(region)
+
+    region.note_durable(region.outstanding.mark(), NOW)
+    change = region.ready(NOW).folder
+    assert isinstance(change, StoreMembership)
+    assert votes_here(region)
+    assert membership.part.votes == Votes(3, promised)
+    region.note_folder(change, NOW)
+    assert isinstance(region.ready(NOW).folder, Confirm)
+
+
+def test_a_recovering_member_takes_over_a_vote_and_passes_it_on(council: Council) -> None:
+    """V18: its own lost vote may have been one of those that decided."""
+    council.wish(1, adopting())
+    council.spread()
+    told = council.driven[1].region.membership.told
+    vote = Vote(Ballot(1, R1), removal(3, 1))
+    votes = Votes(2, vote.ballot, vote)
+    folder = replace(PROVEN, membership=Kept(instance(1), votes, told))
+    log = council.driven[1].log
+    member = make_region(1, (2, 3), folder=folder, log=log)
+    assert decode_said(member.membership.said()).accepted is None
+    restored = FolderState(database=PROVEN.database, membership=Kept(instance(2), members=told))
+    membership = make_region(2, (1, 3), folder=restored, log=log).membership
+    assert membership.hear(R1, 1, member.membership.said(to_recovering=PeerRun(R2, 1))) is None
+    # It opens a link of its own, which takes nothing back.
+    assert membership.hear(R1, 1, member.membership.said()) is None
+    membership.note_recovered(NOW)
+    assert membership.part.votes.accepted == vote
+    assert decode_said(membership.said(to_recovering=PeerRun(R3, 1))).accepted == vote
+
+
+def test_a_sealed_region_that_lost_its_folder_is_sealed_again(council: Council) -> None:
+    """Its removal may be decided yet, and takes what it would write."""
+    council.wish(1, adopting())
+    council.spread()
+    told = council.driven[1].region.membership.told
+    restored = FolderState(database=PROVEN.database, membership=Kept(instance(2), members=told))
+    for how, seal in ((Removal.SEALED, Seal(R1, 2)), (Removal.FORCED, None)):
+        region = make_region(2, (1, 3), folder=restored, log=council.driven[1].log)
+        vote = Vote(Ballot(1, R1), removal(2, 1, how))
+        said = Said(instance(1), told, epoch=2, ballot=vote.ballot, accepted=vote)
+        assert region.membership.hear(R1, 1, encode_said(said)) is None
+        region.membership.note_recovered(NOW)
+        assert region.membership.sealing.wanted == seal
+
+
+def _always(change: Change, _members: Members) -> Change:
+    return change
+
+
+def test_a_sealed_removal_of_a_region_that_lost_its_folder_is_refused(council: Council) -> None:
+    council.wish(1, adopting())
+    council.spread()
+    council.away.add(2)
+    membership = council.driven[1].region.membership
+    for how, told in ((Removal.SEALED, "lost its folder"), (Removal.FORCED, "")):
+        asked = Asked()
+        change = removal(2, 1, how)
+        membership.wish(partial(_always, change), asked, council.clock)
+        membership.said(to_recovering=PeerRun(R2, 1))
+        assert told in asked.refused
+        assert bool(asked.refused) is bool(told)
+
+
+def test_a_region_that_asks_again_does_not_end_a_ballot_that_began_since(council: Council) -> None:
+    """It asks each time that its link opens, as long as it waits for a dead region.  A vote that it
+    gave in between is of this run, and only that of an earlier run may be lost."""
+    council.wish(1, adopting())
+    council.spread()
+    membership = council.driven[1].region.membership
+
+    def has_ballot_that_counts() -> bool:
+        proposal = membership.part.proposal
+        return proposal is not None and proposal.counts(R2)
+
+    def begins_ballot_that_counts() -> None:
+        part = membership.part.propose(renamed(1, "us"), is_stable=True).after
+        assert part.proposal is not None
+        ballot = part.proposal.ballot
+        membership.part = part.receive(R2, Promise(2, ballot, None)).after
+        assert has_ballot_that_counts()
+
+    begins_ballot_that_counts()
+    membership.said(to_recovering=PeerRun(R2, 7))
+    assert not has_ballot_that_counts(), "the promise may be of an earlier run"
+    begins_ballot_that_counts()
+    membership.said(to_recovering=PeerRun(R2, 7))
+    assert has_ballot_that_counts(), "no other run has asked since"
+    membership.said(to_recovering=PeerRun(R2, 8))
+    assert not has_ballot_that_counts(), "the promise was given by the run before"
+    begins_ballot_that_counts()
+    membership.said(to_recovering=PeerRun(R2, 8))
+    assert has_ballot_that_counts()
+
+
+def test_a_run_that_asks_again_after_another_run_is_answered_as_if_it_had_not_asked(
+    council: Council,
+) -> None:
+    """A vote since its first answer may be of the other run, whose folder may be lost."""
+    council.wish(1, adopting())
+    council.spread()
+    membership = council.driven[1].region.membership
+    membership.said(to_recovering=PeerRun(R2, 7))
+    assert membership.hear(R2, 8, b"") is None
+    part = membership.part.propose(renamed(1, "us"), is_stable=True).after
+    assert part.proposal is not None
+    membership.part = part.receive(R2, Promise(2, part.proposal.ballot, None)).after
+    membership.said(to_recovering=PeerRun(R2, 7))
+    proposal = membership.part.proposal
+    assert proposal is None or not proposal.counts(R2)
+
+
+@pytest.mark.parametrize("first", [removal(3, 1, Removal.WITHOUT_MAJORITY), renamed(2, "us")])
+def test_two_go_on_without_each_other_while_a_region_recovers_from_both(
+    council: Council, first: Change
+) -> None:
+    """Both have answered, and were ahead of its log.  It goes the way of the first one, and does
+    not end over the other."""
+    council.wish(1, adopting())
+    council.spread()
+    told = council.driven[1].region.membership.told
+    restored = FolderState(database=PROVEN.database, membership=Kept(instance(2)))
+    region = make_region(2, (1, 3), folder=restored)
+    membership = region.membership
+    changes = {R1: first, R3: removal(1, 3, Removal.WITHOUT_MAJORITY)}
+    for peer, change in changes.items():
+        said = Said(instance(peer), told, epoch=2, ballot=Ballot(1, peer), decided=change)
+        assert membership.hear(peer, 1, encode_said(said)) is None
+    batch = council.driven[1].log[0].batch
+    assert batch is not None
+    region.replica.receive(decode_batch(batch), batch, NOW)
+    for peer in changes:
+        region.opening.note_answer(peer, Answer(0, dict(region.replica.vv)))
+    region.tick.open()
+    region.note_logged(len(region.ready(NOW).records), NOW, durable=False)
+    while (wanted := region.ready(NOW).folder) is not None:
+        assert isinstance(wanted, StoreMembership | StoreIncarnations)
+        region.note_folder(wanted, NOW)
+    region.note_durable(region.outstanding.mark(), NOW)
+    ready = region.ready(NOW)
+    assert votes_here(region)
+    assert membership.part.votes.decided == first
+    assert any("epoch 2 was decided twice" in str(one) for one in ready.notices)
 
 
 def test_a_node_that_joins_is_told_no_cuts() -> None:
@@ -112,6 +590,18 @@ def test_a_node_that_joins_is_told_no_cuts() -> None:
     assert membership.told == removed.with_cut(R2, None)
 
 
+def test_a_clock_that_is_set_back_holds_no_effect_back(council: Council) -> None:
+    """Of a decision whose proposer is gone."""
+    council.driven[1].region.gate.refuse(Cause.DISK, "the disk refuses")
+    council.wish(1, adopting())
+    assert council.issued() == []
+    council.away.add(1)
+    council.clock = Millis(council.clock - 500)
+    council.pass_time()
+    council.wait(ISSUE_AFTER_MS.value)
+    assert [effect.epoch for _, effect in council.issued()] == [1, 1]
+
+
 def test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer(council: Council) -> None:
     council.wish(1, adopting())
     asked = Asked()
@@ -121,3 +611,41 @@ def test_a_clock_that_is_set_back_makes_no_operator_wait_for_longer(council: Cou
     region.pass_time(back)
     region.pass_time(Millis(back + PATIENCE_MS.value))
     assert "is not known to be in region 2 and region 3" in asked.refused
+
+
+def test_an_earlier_folder_hears_who_is_a_member_from_those_that_it_refuses() -> None:
+    """Region 1 is put back to before region 3 was added; region 2, which it asks, is gone and was
+    removed meanwhile."""
+    token = JoinToken(bytes(32), Millis(10**15))
+    joining = apply(adopted(2), Add(R3, contact(3), token))
+    members = apply(apply(joining, Activate(R3, instance(3))), removal(2, 1))
+    kept = Kept(instance(1), members=adopted(2))
+    earlier = make_region(1, (2,), folder=replace(PROVEN, is_proven=False, membership=kept))
+    ahead = make_region(
+        3, (1,), folder=replace(PROVEN, membership=Kept(instance(3), members=members))
+    )
+    assert "waits for region 2." in str(earlier.refuses_writes)
+    reason = earlier.membership.told_unknown(R3)
+    assert "region 3 is no member" in reason
+    pull = ahead.links.pulls[R1]
+    for _ in range(2):
+        pull.next(NOW, 0.0)
+    pull.lost(Refused(reason), NOW)
+    (news,) = ahead.tick.take_letters()
+    assert isinstance(news, News)
+    assert news.to == R1
+    assert earlier.membership.note_news(news.members) is None
+    change = earlier.ready(NOW).folder
+    assert isinstance(change, StoreMembership)
+    earlier.note_folder(change, NOW)
+    assert list(earlier.links.pulls) == [R3]
+    assert "waits for region 3." in str(earlier.refuses_writes)
+
+
+def test_a_refusal_sends_no_letters_to_or_from_a_removed_region() -> None:
+    members = apply(adopted(3), removal(3, 1))
+    for number in (1, 3):
+        folder = replace(PROVEN, membership=Kept(instance(number), members=members))
+        region = make_region(number, (1, 2, 3), folder=folder)
+        region.membership.note_refused(R3 if number == 1 else R1)
+        assert region.tick.take_letters() == []

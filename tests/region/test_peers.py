@@ -1,4 +1,4 @@
-"""Who the other regions are, what each counts for, and what is told when that changes."""
+"""The other regions: which there are, what each counts for, and the report of a change."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_a_joining_peer_counts_for_stability_and_is_not_active() -> None:
         (these(R4), (R3,), (), told(added=(R4,), removed=(R2, R3), gone=(R2,))),
     ],
 )
-def test_what_is_told_of_a_change(
+def test_a_change_of_peers_is_reported_if_something_differs(
     peers: dict[RegionId, Peer],
     leaving: tuple[RegionId, ...],
     gone: tuple[RegionId, ...],

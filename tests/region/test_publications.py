@@ -30,7 +30,15 @@ from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
-from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, until
+from tests.replication.regions import (
+    LIMITS,
+    LiveRegion,
+    addresses,
+    converged,
+    live_regions,
+    meshed,
+    until,
+)
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"
@@ -57,13 +65,14 @@ def listen(region: LiveRegion, *channels: str) -> list[tuple[bytes, bytes]]:
 
 
 async def linked(regions: Iterable[LiveRegion]) -> None:
-    """Wait until every link is live, and the servers know of all of them."""
+    """Wait until every link is live and stays so: one that asks for a third region's effects as
+    well, as that was not linked yet, begins once more when it is."""
     regions = list(regions)
     await until(
         lambda: all(
-            puller.link.state is LinkState.LIVE
+            puller.link.state is LinkState.LIVE and puller.origins == {peer}
             for region in regions
-            for puller in region.pulls.values()
+            for peer, puller in region.pulls.items()
         )
     )
 
@@ -72,10 +81,7 @@ async def linked(regions: Iterable[LiveRegion]) -> None:
 
 
 async def test_every_region_hears_once_and_in_order() -> None:
-    where = addresses()
-    async with live_regions(
-        LiveRegion(number, where, limits=PATIENT) for number in where
-    ) as regions:
+    async with meshed(limits=PATIENT) as regions:
         await linked(regions)
         heard = [listen(region, "c") for region in regions]
         await until(lambda: regions[0].call("PUBSUB", "NUMSUB", "c") == [b"c", 3])
@@ -94,11 +100,7 @@ async def test_every_region_hears_once_and_in_order() -> None:
 
 
 async def test_shard_channels_are_told_too_and_apart() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
         second.call("SSUBSCRIBE", "c")
@@ -110,11 +112,7 @@ async def test_shard_channels_are_told_too_and_apart() -> None:
 
 
 async def test_a_transaction_publishes_when_it_is_executed() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
         for words in (("MULTI",), ("PUBLISH", "c", "one"), ("PUBLISH", "c", "two")):
@@ -127,13 +125,9 @@ async def test_a_transaction_publishes_when_it_is_executed() -> None:
         assert [payload for _, payload in heard] == [b"zero", b"one", b"two"]
 
 
-async def test_who_hears_of_an_entry_finds_it() -> None:
+async def test_an_entry_can_be_read_when_its_publication_arrives() -> None:
     """A publication never overtakes what its region had issued before it."""
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         late = []
         second.call("SUBSCRIBE", "added")
@@ -194,12 +188,8 @@ async def test_a_publication_waits_for_effects_that_cannot_be_applied_yet() -> N
 # --- Links that are down --------------------------------------------------------------------------
 
 
-async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+async def test_publications_during_a_paused_link_are_lost() -> None:
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
         second.pause(R1)
@@ -214,11 +204,7 @@ async def test_what_is_published_while_a_link_is_paused_is_lost() -> None:
 
 
 async def test_pausing_holds_back_what_is_on_its_way() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "on its way")
@@ -232,11 +218,7 @@ async def test_pausing_holds_back_what_is_on_its_way() -> None:
 
 
 async def test_nothing_is_repeated_when_a_link_comes_back() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
         first.call("PUBLISH", "c", "before")
@@ -363,11 +345,7 @@ async def test_a_burst_goes_through_a_link_that_is_quick_enough() -> None:
 
 
 async def test_one_that_links_cannot_carry_is_refused_and_nobody_is_told() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where, limits=PATIENT) for number in where) as (
-        first,
-        second,
-    ):
+    async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         here, there = listen(first, "c"), listen(second, "c")
         largest = "x" * (PUBLICATION_BYTES_MAX.value - 1)
@@ -414,7 +392,7 @@ def test_publications_survive_the_way() -> None:
         ),
     ],
 )
-def test_what_no_region_sends_is_refused(message: pb.Publications, reason: str) -> None:
+def test_impossible_publications_are_refused(message: pb.Publications, reason: str) -> None:
     with pytest.raises(PeerError, match=f"region 2: {reason}"):
         decode_publications(R2, message)
 
@@ -511,7 +489,7 @@ def test_an_outbox_keeps_back_what_follows_effects_that_are_not_sent() -> None:
     assert outbox.take(5) == []
 
 
-def test_what_arrived_waits_for_its_effects_and_keeps_its_order() -> None:
+def test_publications_wait_for_their_effects_in_order() -> None:
     arrived = Arrived()
     for after_n in (0, 3, 5):
         assert arrived.offer(one(after_n=after_n))

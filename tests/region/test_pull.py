@@ -1,12 +1,14 @@
-"""What a pulling link does: which action comes when, without any IO."""
+"""Actions of a pulling link: their order and conditions, without any IO."""
 
 from dataclasses import replace
 
 import pytest
 
-from crdtstream.core.effects import EffectBatch
+from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.encoding import Kept
+from crdtstream.core.incarnations import Incarnations, encode_incarnations
+from crdtstream.core.member_changes import Removal
+from crdtstream.core.membership.encoding import Kept, Said, encode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import NO_UID, DatabaseUid
@@ -21,7 +23,14 @@ from crdtstream.region.links.acks import (
     NEXT_MS_MAX,
 )
 from crdtstream.region.links.link import Failed, LinkState, Refused
-from crdtstream.region.links.messages import Open, Progress, Received, Standing, Welcome
+from crdtstream.region.links.messages import (
+    PROTOCOL_VERSION,
+    Open,
+    Progress,
+    Received,
+    Standing,
+    Welcome,
+)
 from crdtstream.region.links.pull import (
     WATCH_SECONDS,
     Connect,
@@ -31,9 +40,10 @@ from crdtstream.region.links.pull import (
     Send,
     Sleep,
 )
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.opening import FolderState
+from crdtstream.region.readiness import DatabaseIdentity
 from tests.harness.driven import UID, Driven, make_region
+from tests.harness.members import ADOPT
 from tests.membership.world import adopted, instance, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
@@ -123,7 +133,9 @@ def test_a_call_begins_with_open() -> None:
     connect, send = puller.drain()
     assert connect == Connect()
     assert isinstance(send, Send)
-    assert send.message == Open(R1, "crdb", 1, frozenset({R2}), {}, STANDING)
+    incarnations = encode_incarnations(Incarnations())
+    expected = Open(R1, "crdb", 1, frozenset({R2}), {}, STANDING, incarnations=incarnations)
+    assert send.message == expected
     assert puller.pull.link.state is LinkState.CONNECTING
 
 
@@ -334,6 +346,24 @@ def test_a_batch_that_cannot_be_applied_ends_the_link() -> None:
     assert "IDs do not ascend" in puller.pull.link.error
 
 
+def test_a_link_that_was_open_brings_no_other_history_than_the_one_that_is_known() -> None:
+    """M3: the peer went on without a majority, and so did others, whose members are known here;
+    their effects have not come yet."""
+    known = apply(adopted(3), removal(3, 1, Removal.WITHOUT_MAJORITY))
+    puller = Puller(folder_with(known, is_proven=True))
+    puller.live()
+    other = Replica(R2)
+    for change in (ADOPT, removal(3, 2, Removal.WITHOUT_MAJORITY)):
+        other.issue(ChangeMembers(other.members.epoch + 1, other.members.hash, change))
+        other.seal(NOW)
+    sent = [record.batch for record in other.take_records(NOW) if record.batch is not None]
+    puller.receive(Received([(decode_batch(data), data) for data in sent]))
+    puller.apply()
+    assert puller.driven.region.replica.members.hash == adopted(3).hash
+    puller.drain()
+    assert "epoch 2 was decided twice" in puller.pull.link.error
+
+
 def test_a_region_that_recovers_asks_and_the_welcome_is_the_answer() -> None:
     puller = Puller(FolderState(is_proven=False, database=DatabaseIdentity(UID)))
     _, send = puller.drain()
@@ -354,7 +384,7 @@ def test_a_peer_of_another_database_is_refused() -> None:
 
 
 def test_a_link_that_begins_again_tells_of_what_its_peer_lost() -> None:
-    """What a peer had and lost with its disk is in no other region any more."""
+    """Effects that a peer lost with its disk are in no other region any more."""
     puller = Puller()
     driven = puller.driven
     driven.write("a")
@@ -419,17 +449,27 @@ def test_a_peer_may_be_silent_for_as_long_as_it_said() -> None:
     assert puller.pull.link.error == "region 2: silent for 6 s"
 
 
+@pytest.mark.parametrize("protocol", [1, PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+def test_a_peer_that_answers_in_another_protocol_is_refused(protocol: int) -> None:
+    puller = Puller()
+    puller.drain()
+    puller.receive(Welcome(R2, 7, {}, STANDING, own_n=0, protocol=protocol))
+    assert puller.pull.link.error.endswith(
+        f"region 2 speaks link protocol {protocol}, not 3; run the same version everywhere"
+    )
+    assert puller.state() is LinkState.REFUSED
+
+
 def test_a_puller_never_speaks_later_than_it_announced() -> None:
-    """An Open announces nothing, and a peer that does not look at announcements goes by its own
-    silence."""
+    """An Open announces nothing, so the first ack comes a heartbeat's interval after it."""
     puller = Puller()
     puller.live()
     puller.pull.peer_pulls = True
     puller.at = 0.25
     (first,) = puller.acks()
-    assert first.next_ms == 750, "of a peer of an earlier version"
+    assert first.next_ms == 1_500
     puller.receive(Progress({}, puller.driven.now, STANDING, next_ms=1_000))
-    puller.at = 0.25 + 0.75
+    puller.at = 0.25 + 1.5
     (second,) = puller.acks()
     assert second.next_ms == 1_500
     puller.pull.peer_pulls = False
@@ -504,7 +544,7 @@ def folder_with(members: Members, *, is_proven: bool) -> FolderState:
     return FolderState(is_proven=is_proven, database=DatabaseIdentity(UID), membership=kept)
 
 
-def test_who_recovers_applies_nothing_before_all_members_have_answered() -> None:
+def test_a_recovering_region_applies_nothing_before_all_members_have_answered() -> None:
     """One of those that it still knows may have been removed: its effects may not count."""
     puller = Puller(folder_with(adopted(3), is_proven=False))
     puller.drain()
@@ -520,8 +560,51 @@ def test_who_recovers_applies_nothing_before_all_members_have_answered() -> None
     assert dict(puller.driven.region.replica.vv) == {R2: 2}
 
 
+@pytest.mark.parametrize("known", [Members(), adopted(3)], ids=["disk lost", "restored"])
+def test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile(known: Members) -> None:
+    """V10: region 2 does not know it, and region 3 is the last one to answer.  What this region had
+    of region 2 before it lost it has been counted."""
+    puller = Puller(folder_with(known, is_proven=False))
+    driven, region = puller.driven, puller.driven.region
+    puller.drain()
+    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0))
+    puller.receive(Received(batches(2)))
+    puller.apply()
+    assert dict(region.replica.vv) == {}
+    other = region.links.pulls[R3]
+    while not isinstance(other.next(driven.now, 0.0), Sleep):
+        pass
+    said = encode_said(Said(instance(3), apply(adopted(3), removal(2, 3))))
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=said), driven.now, 0.0)
+    puller.apply()
+    while (change := region.folder_change) is not None:
+        region.note_folder(change, driven.now)
+        driven.end_tick()
+    puller.apply()
+    assert region.membership.known.removed == (R2,)
+    assert dict(region.replica.vv) == {}
+
+
+def test_a_recovering_region_takes_no_state_over_before_all_members_answered() -> None:
+    """V10: nor that of a region that may have been removed."""
+    puller = Puller(folder_with(adopted(3), is_proven=False))
+    driven, region = puller.driven, puller.driven.region
+    puller.drain()
+    puller.receive(Welcome(R2, 7, {R2: 9}, STANDING, own_n=0, begins={R2: 5}))
+    late = Millis(driven.now + 3_600_000)
+    for now in (driven.now, late):
+        assert region.bootstrap_wanted(now) is None
+    other = region.links.pulls[R3]
+    while not isinstance(other.next(driven.now, 0.0), Sleep):
+        pass
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), driven.now, 0.0)
+    for now in (driven.now, late):
+        wanted = region.bootstrap_wanted(now)
+    assert wanted == R2
+
+
 def test_effects_of_a_removed_region_beyond_its_cut_are_refused() -> None:
-    """Whoever brings them: no other member has them, and none will."""
+    """No link may bring them: no other member has them, and none will."""
     removed = apply(adopted(4), removal(4, 1)).with_cut(R4, 0)
     puller = Puller(folder_with(removed, is_proven=True))
     # Batches of others wait for it, so that this link asks for it as well.

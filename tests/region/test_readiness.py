@@ -7,8 +7,10 @@ import pytest
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
-from crdtstream.region.links.peer_runs import PeerRuns
-from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.region.events import Event, HeldChanged
+from crdtstream.region.peer_runs import PeerRuns
+from crdtstream.region.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.region.tick import Tick
 from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -34,7 +36,7 @@ def readiness(
 
 
 def settle(region: Readiness, vv: VersionVector) -> str | None:
-    """What the gate does: finish when all is there; then why nothing may be issued."""
+    """Finish if all has arrived, as the gate does; returns the reason why nothing may be issued."""
     if region.has_recovered(vv):
         region.finish()
     return region.obstacle(vv)
@@ -85,7 +87,7 @@ def test_the_highest_answer_counts() -> None:
     assert "it has 99 of 105" in str(settle(region, {R1: 99}))
 
 
-def test_what_a_heartbeat_says_is_no_answer() -> None:
+def test_a_heartbeat_is_no_answer() -> None:
     region = readiness()
     region.note_known(R2, 5)
     region.note_known(R3, 5)
@@ -115,7 +117,7 @@ def test_it_asks_until_all_have_answered_and_recovers_until_nothing_lacks() -> N
     assert (region.is_asking, region.is_recovering) == (False, False)
 
 
-def test_what_its_peers_have_must_be_here() -> None:
+def test_effects_that_peers_have_must_be_applied_before_writes() -> None:
     """They may have dropped tombstones because this region had said that it has a destroy."""
     region = readiness()
     region.note_answer(R2, Answer(own_n=5, vv={R1: 9, R2: 7, R3: 4}))
@@ -125,7 +127,7 @@ def test_what_its_peers_have_must_be_here() -> None:
     assert settle(region, {R1: 5, R2: 7, R3: 6}) is None
 
 
-def test_what_a_peer_lost_after_its_answer_is_not_waited_for() -> None:
+def test_effects_that_a_peer_lost_after_its_answer_are_not_waited_for() -> None:
     region = readiness()
     region.note_answer(R2, Answer(own_n=5, vv={R2: 8}))
     region.note_answer(R3, Answer(own_n=5, vv={R3: 6}))
@@ -142,7 +144,7 @@ def test_the_refusal_names_whom_it_waits_for_and_the_way_out() -> None:
     assert "--new-database" not in str(readiness().obstacle({R1: 5}))
 
 
-def test_what_peers_have_cut_is_not_said_to_come_in_a_moment() -> None:
+def test_the_error_about_cut_effects_does_not_promise_them_in_a_moment() -> None:
     """Neither effects of its own that it lost, nor those of others."""
     region = readiness()
     region.note_answer(R2, Answer(own_n=9, vv={R2: 7}))
@@ -217,9 +219,14 @@ def told() -> list[RegionId]:
 
 @pytest.fixture
 def runs(told: list[RegionId]) -> PeerRuns:
-    runs = PeerRuns()
-    runs.watch([told.append])
-    return runs
+    tick = Tick()
+
+    def follow(event: Event) -> None:
+        assert isinstance(event, HeldChanged)
+        told.append(event.region)
+
+    tick.follow = follow
+    return PeerRuns(tick)
 
 
 def test_effects_are_held_until_the_run_is_ready(runs: PeerRuns, told: list[RegionId]) -> None:
@@ -233,7 +240,7 @@ def test_effects_are_held_until_the_run_is_ready(runs: PeerRuns, told: list[Regi
     assert told == [R1, R1]
 
 
-def test_what_an_earlier_run_says_late_counts_for_nothing(runs: PeerRuns) -> None:
+def test_late_messages_of_an_earlier_run_are_ignored(runs: PeerRuns) -> None:
     runs.note_start(R1, 8, recovering=True)
     runs.note(R1, 7, recovering=False)
     assert runs.is_held(R1)

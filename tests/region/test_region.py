@@ -29,7 +29,7 @@ def arrive(driven: Driven, record: Record) -> None:
     assert record.batch is not None
     pull = driven.region.links.pulls[RegionId(record.origin)]
     pull.inbox.offer(decode_batch(record.batch), record.batch)
-    driven.region.links.may_apply = True
+    driven.region.tick.may_apply = True
     driven.region.apply_arrivals(driven.now)
 
 
@@ -129,7 +129,7 @@ def test_a_tick_that_is_opened_is_asked_for_once() -> None:
 # --- A disk that refuses --------------------------------------------------------------------------
 
 
-def test_who_waits_while_the_disk_refuses_hears_that_the_outcome_is_unknown() -> None:
+def test_clients_that_wait_for_a_failed_commit_get_an_unknown_outcome() -> None:
     driven = Driven()
     driven.write("a")
     driven.end_tick()
@@ -238,7 +238,7 @@ def test_a_client_that_ends_in_the_middle_of_its_requests_runs_no_more() -> None
 # --- Logged and durable ---------------------------------------------------------------------------
 
 
-def test_what_is_logged_and_not_synced_is_told_and_not_durable() -> None:
+def test_a_logged_and_unsynced_write_is_answered_and_not_durable() -> None:
     driven = Driven()
     driven.write("a")
     driven.end_tick()
@@ -282,7 +282,7 @@ def test_wait_counts_the_regions_that_durably_have_it() -> None:
     driven.end_tick()
     driven.commit()
     assert len(driven.client.replies) == 1
-    driven.region.learn(R2, {R1: 1})
+    driven.region.stability.learn(R2, {R1: 1})
     driven.end_tick()
     assert driven.client.replies == [1]
 
@@ -326,9 +326,8 @@ def test_a_client_that_waits_for_a_token_is_served_by_a_remote_batch() -> None:
 
 
 def test_a_client_with_much_to_run_gives_others_their_turn() -> None:
-    driven = Driven()
     now = iter(range(0, 10**9, 4_000_000))
-    driven.region._clock = now.__next__
+    driven = Driven(make_region(clock=now.__next__))
     client = Told(driven.region)
     requests = iter([[b"PING"]] * 10)
     assert client.client.run(requests, driven.now, bytes_max=1 << 20).name == "TURN"
@@ -364,18 +363,18 @@ def test_a_program_gets_its_result_after_the_commit() -> None:
 # --- Peers ----------------------------------------------------------------------------------------
 
 
-def test_what_peers_have_only_grows() -> None:
+def test_known_version_vectors_of_peers_only_grow() -> None:
     region = Driven().region
-    region.learn(R2, {R1: 3})
-    region.learn(R2, {R1: 2})
-    region.learn(R1, {R1: 9})
+    region.stability.learn(R2, {R1: 3})
+    region.stability.learn(R2, {R1: 2})
+    region.stability.learn(R1, {R1: 9})
     assert region.knowledge.vvs == {R2: {R1: 3}}
 
 
 def test_older_news_of_a_peer_add_to_what_is_known_and_take_nothing_back() -> None:
     region = Driven().region
-    region.learn(R2, {R1: 3})
-    region.learn(R2, {R1: 2, R2: 5})
+    region.stability.learn(R2, {R1: 3})
+    region.stability.learn(R2, {R1: 2, R2: 5})
     assert region.knowledge.vvs == {R2: {R1: 3, R2: 5}}
 
 
@@ -384,9 +383,9 @@ def test_idempotency_records_go_when_every_region_has_them() -> None:
     driven = Driven()
     replica = driven.region.replica
     driven.ask("XADD", "s", "IDMP", "producer", "1", "*", "f", "v")
-    driven.region.learn(R2, {R1: 1})
+    driven.region.stability.learn(R2, {R1: 1})
     assert (replica.idempotency_record_count, replica.tombstone_count) == (1, 0)
-    driven.region.learn(R3, {R1: 1})
+    driven.region.stability.learn(R3, {R1: 1})
     assert replica.idempotency_record_count == 0
 
 
@@ -394,6 +393,16 @@ def make_stale(driven: Driven) -> None:
     """A peer has an effect of this region that it lost."""
     driven.region.opening.readiness.note_known(R2, driven.region.replica.issued + 1)
     driven.region.opening.look()
+
+
+def test_a_region_that_lost_effects_forgets_nothing_before_it_has_them_back() -> None:
+    """They are concurrent to what all others have by now."""
+    driven = Driven()
+    driven.ask("XADD", "s", "IDMP", "producer", "1", "*", "f", "v")
+    make_stale(driven)
+    for peer in (R2, R3):
+        driven.region.stability.learn(peer, {R1: 1})
+    assert driven.region.replica.idempotency_record_count == 1
 
 
 def test_a_region_that_lost_effects_refuses_writes() -> None:

@@ -81,7 +81,7 @@ class LogAndMembers(RuleBasedStateMachine):
 
     @rule(member=st.sampled_from(MEMBERS), keeps=st.integers(0, 3))
     def lose_power(self, member: RegionId, keeps: int) -> None:
-        """What is not durable is gone; keeps 0: the disk is, too."""
+        """All that is not durable is lost; with keeps 0 the disk is, too."""
         self.linked.discard(member)
         if not keeps:
             own = self.durable[member][member]
@@ -124,7 +124,7 @@ class LogAndMembers(RuleBasedStateMachine):
         return Lack(len(self.log) + 1, 0)
 
     def _check(self, upto: int, held: object) -> None:
-        """What is cut now another member has; all have it, except those away for too long."""
+        """Another member has the records cut now; all have them, except those away for too long."""
         assert isinstance(held, dict)
         for entry in self.log[self.cut : upto]:
             if entry is not None:
@@ -164,7 +164,7 @@ def looked(
     now: int = 1_000,
     only_copy_seq: int = 1_000_000,
 ) -> tuple[int, Held]:
-    """How the log stands to region 2; what it lacks another member has, up to ``only_copy_seq``."""
+    """The cut of the log and its reason; another member has all before ``only_copy_seq``."""
     linked_members = {R2} if linked else set()
     upto = retention.cut_upto({R2: lack}, linked_members, Millis(now), only_copy_seq=only_copy_seq)
     return upto, retention.held[R2]
@@ -194,7 +194,7 @@ def test_a_region_alone_keeps_what_no_checkpoint_covers() -> None:
         (Lack(41, 500), False, 61, 100, Keeping.GIVEN_UP),
     ],
 )
-def test_whom_the_log_is_kept_for(
+def test_the_log_is_kept_for_a_peer_within_the_backlog_bounds(
     lack: Lack, linked: bool, after_s: int, upto: int, keeping: Keeping
 ) -> None:
     retention = of_two()
@@ -274,7 +274,7 @@ def test_a_member_that_needs_a_bootstrap_holds_what_only_this_log_has() -> None:
     assert (upto, held.keeping) == (30, Keeping.BOOTSTRAP)
 
 
-def test_what_any_member_has_is_elsewhere() -> None:
+def test_effects_that_any_member_has_are_elsewhere() -> None:
     retention = Retention(peers_of(R1, R2, R3), now=Millis(1_000))
     assert retention.elsewhere_vv == {}, "nobody has said anything since the start"
     retention.note_durable(R2, {R1: 40, R3: 1})
@@ -310,7 +310,7 @@ def test_a_member_that_comes_on_is_not_given_up_however_far_behind() -> None:
         assert (upto, held.keeping) == (n, Keeping.KEPT)
 
 
-def test_who_has_said_nothing_since_the_start_may_lack_all_that_the_log_has() -> None:
+def test_a_peer_silent_since_the_start_may_lack_the_whole_log() -> None:
     retention = of_two()
     retention.note_beginning(31, {R1: 30})
     assert retention.will_have_vvs == {R2: {R1: 30}}
@@ -331,7 +331,7 @@ def test_a_member_that_lost_its_disk_is_taken_at_its_own_word() -> None:
     assert retention.will_have_vvs == {R2: {R1: 41, R2: 3}}
 
 
-def test_what_a_link_opens_with_is_not_taken_for_durable() -> None:
+def test_the_version_vector_that_opens_a_link_is_not_taken_for_durable() -> None:
     retention = of_two()
     retention.note_durable(R2, {R1: 10})
     retention.note_opened(R2, {R1: 40})
@@ -370,7 +370,7 @@ def test_a_restart_does_not_prolong_how_long_a_member_is_waited_for() -> None:
     assert retention.absences == {R2: 1_000}
 
 
-def test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_so() -> None:
+def test_an_away_peer_has_a_minute_to_reconnect_after_a_restart() -> None:
     retention, lack, later = of_two(), Lack(41, 500), 10**9
     looked(retention, lack)
     retention = restarted(retention, now=later)
@@ -381,7 +381,7 @@ def test_who_may_have_come_back_while_this_region_was_down_has_a_moment_to_say_s
     assert looked(retention, lack, now=later + 61_000)[1].keeping is Keeping.GIVEN_UP
 
 
-def test_who_is_no_member_any_more_is_not_waited_for() -> None:
+def test_the_log_is_not_kept_for_a_removed_member() -> None:
     retention = of_two()
     retention.note_absences({R3: 5})
     assert retention.absences == {R2: 1_000}

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.region.checkpointing import Checkpointing
 from crdtstream.region.room import OOM, SPARE_BYTES, Account, MemoryBound
+from crdtstream.region.tick import Tick
 from crdtstream.region.tuning import tunables_of
 from tests.harness.driven import Driven, Told, make_region
 
@@ -44,14 +46,14 @@ def text(reply: object) -> str:
         "RESTORE t 0 x",
     ],
 )
-def test_what_adds_data_is_refused_when_memory_is_full(command: str) -> None:
+def test_commands_that_add_data_are_refused_when_memory_is_full(command: str) -> None:
     driven = full()
     before = driven.region.replica.issued
     assert text(driven.ask(*command.split())) == OOM
     assert driven.region.replica.issued == before
 
 
-def test_what_was_deleted_a_moment_ago_has_made_room() -> None:
+def test_memory_is_measured_again_before_a_write_is_refused() -> None:
     """An account is made ten times a second, and a command that follows XTRIM comes sooner."""
     driven = full()
     assert text(driven.ask("XADD", "s", "*", "f", "v")) == OOM
@@ -108,7 +110,7 @@ def test_cold_data_leave_before_anything_is_refused() -> None:
         asked.append(size)
         return size
 
-    bound = MemoryBound()
+    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
     bound.maxmemory, bound.evict = 3_200, evict
     bound.look(took(3_100))
     assert (asked, bound.is_full) == ([], False)
@@ -124,7 +126,7 @@ def test_cold_data_leave_before_anything_is_refused() -> None:
 
 
 def test_writers_wait_for_what_leaves_a_turn_at_a_time_and_do_not_run_ahead_of_it() -> None:
-    bound = MemoryBound()
+    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
     bound.maxmemory, bound.evict, bound.has_more = 3_200, lambda _size: 1, lambda: True
     fullness = []
     for size in (3_150, 3_201, 3_301, 3_302, 3_050, 2_990):
@@ -152,10 +154,8 @@ def test_a_checkpoint_is_asked_for_when_it_lets_data_leave() -> None:
     fixed=st.integers(0, 10_000),
     cold=st.integers(0, 10_000),
 )
-def test_what_may_leave_is_never_why_something_is_refused(
-    maxmemory: int, fixed: int, cold: int
-) -> None:
-    bound = MemoryBound()
+def test_evictable_memory_never_causes_a_refusal(maxmemory: int, fixed: int, cold: int) -> None:
+    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
     bound.maxmemory, bound.evict = maxmemory, lambda size: min(size, cold)
     bound.look(took(fixed + cold, cold))
     assert bound.is_full == (fixed > maxmemory)
@@ -190,7 +190,7 @@ def test_a_full_folder_refuses_what_adds_and_asks_for_a_checkpoint() -> None:
     assert region.disk.refused == 1
 
 
-def test_what_other_regions_did_is_applied_when_memory_is_full() -> None:
+def test_batches_of_other_regions_are_applied_when_memory_is_full() -> None:
     driven = full()
     other = Driven(make_region(2))
     other.ask("XADD", "t", "*", "f", "v")
@@ -206,7 +206,7 @@ def holds(driven: Driven) -> bool:
     return driven.region.memory.holds_links
 
 
-def test_what_other_regions_did_waits_while_memory_is_being_freed() -> None:
+def test_batches_of_other_regions_wait_while_memory_is_being_freed() -> None:
     driven = Driven(make_region(1, {2: "r2"}))
     other = Driven(make_region(2))
     region, pull = driven.region, driven.region.links.pulls[R2]
@@ -221,7 +221,7 @@ def test_what_other_regions_did_waits_while_memory_is_being_freed() -> None:
         encoded = other.log[-1].batch
         assert encoded is not None
         pull.inbox.offer(decode_batch(encoded), encoded)
-        region.links.may_apply = True
+        region.tick.may_apply = True
         if driven.end_tick().applies:
             region.apply_arrivals(driven.now)
         return region.replica.vv.get(R2, 0) > issued
@@ -246,7 +246,7 @@ def test_what_other_regions_did_waits_while_memory_is_being_freed() -> None:
     assert len(pull.inbox) == 0
 
 
-def test_what_other_regions_did_waits_for_a_checkpoint_that_is_late() -> None:
+def test_batches_of_other_regions_wait_for_a_late_checkpoint() -> None:
     driven = Driven(make_region(1, {2: "r2"}))
     other = Driven(make_region(2))
     region, checkpointing = driven.region, driven.region.checkpointing
@@ -255,7 +255,7 @@ def test_what_other_regions_did_waits_for_a_checkpoint_that_is_late() -> None:
     encoded = other.log[-1].batch
     assert encoded is not None
     region.links.pulls[R2].inbox.offer(decode_batch(encoded), encoded)
-    region.links.may_apply = True
+    region.tick.may_apply = True
 
     checkpointing.grown_bytes = 201
     assert driven.end_tick().applies, "none is under way: it would be waited for in vain"

@@ -3,17 +3,20 @@
 import pytest
 
 from crdtstream.core.effects import ChangeMembers, SetGroupMode
-from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import MembersError, Removal
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.member_changes import MembersError, Removal
 from crdtstream.core.membership.encoding import Seal, decode_kept, encode_kept
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.membership import ISSUE_AFTER_MS
 from crdtstream.region.region import Region
 from crdtstream.region.sealing import LEASE_MS, Sealing
+from crdtstream.region.write_gate import Cause
 from tests.harness.driven import Told
+from tests.membership.world import removal
 from tests.region.test_membership import Asked, Council, adopting, forced, renaming
 
 HEIR = RegionId(1)
+R3 = RegionId(3)
 
 
 @pytest.fixture
@@ -35,10 +38,7 @@ def sealing(council: Council) -> Sealing:
 
 def level(council: Council) -> None:
     """All get what the others have, and hear that they have it."""
-    council.replicate()
-    for driven in council.driven.values():
-        for number, other in council.driven.items():
-            driven.region.learn(RegionId(number), other.region.outstanding.durable_vv)
+    council.spread()
     council.run()
 
 
@@ -48,7 +48,7 @@ def ask(council: Council, epoch: int = 0) -> None:
 
 
 def call(council: Council, *words: str) -> object:
-    """What region 3 answers to a command."""
+    """Region 3's reply to a command."""
     told = Told(region(council))
     argv = [word.encode() for word in words]
     told.client.run(iter([argv]), council.clock, bytes_max=1 << 20)
@@ -87,11 +87,19 @@ def test_a_seal_ends_when_nobody_asks_any_more(council: Council) -> None:
     assert council.kept[3].seal is None
 
 
+def test_a_clock_that_is_set_back_seals_nothing_for_longer(council: Council) -> None:
+    ask(council)
+    council.clock = Millis(council.clock - 500)
+    council.pass_time()
+    council.wait(LEASE_MS.value)
+    assert region(council).refuses_writes is None
+
+
 def test_a_restart_stays_sealed_until_nobody_asks(council: Council) -> None:
     ask(council)
     council.restart(3)
     assert "is sealed" in str(region(council).refuses_writes)
-    council.wait(0)
+    council.pass_time()
     council.wait(LEASE_MS.value)
     assert region(council).refuses_writes is None
 
@@ -149,6 +157,8 @@ def test_a_final_region_issues_nothing_and_does_not_go_back_by_itself(council: C
     finish(council)
     assert not region(council).replica.may_issue
     council.wait(10 * LEASE_MS.value)
+    # Any word of a peer has it look.
+    region(council).membership.look(council.clock)
     assert "its removal as epoch 2 may be decided" in str(region(council).refuses_writes)
     with pytest.raises(MembersError, match="may be decided any time"):
         sealing(council).end()
@@ -167,10 +177,33 @@ def test_a_final_region_goes_back_once_another_change_has_its_epoch(council: Cou
     assert region(council).refuses_writes is None
 
 
+def test_a_final_region_goes_back_by_its_own_change_if_all_others_are_gone() -> None:
+    """Nobody else can issue the effect of that change."""
+    council = Council((1, 3))
+    council.wish(3, adopting((1, 3)))
+    level(council)
+    finish(council)
+    council.away.add(1)
+    asked = Asked()
+    region(council).membership.wish(
+        lambda _: removal(1, 3, Removal.WITHOUT_MAJORITY), asked, council.clock, survivors=[R3]
+    )
+    council.full.add(3)
+    council.wait(1)
+    region(council).membership.look(council.clock)
+    assert not region(council).replica.may_issue, "a power cut would take the decision back"
+    council.full.clear()
+    council.pass_time()
+    assert asked.made is not None
+    assert region(council).replica.members.epoch == 2
+    council.wait(LEASE_MS.value)
+    assert region(council).refuses_writes is None
+
+
 def test_a_removed_region_does_not_issue_its_own_removal(council: Council) -> None:
     """V6: others would hear of it only from a region that they refuse by then."""
     finish(council)
-    council.driven[1].region.database.fault = council.driven[1].region.fault = "the disk refuses"
+    council.driven[1].region.gate.refuse(Cause.DISK, "the disk refuses")
     council.away.add(2)
     asked = Asked()
     council.driven[1].region.membership.wish(forced(3, Removal.SEALED), asked, council.clock)
@@ -179,6 +212,21 @@ def test_a_removed_region_does_not_issue_its_own_removal(council: Council) -> No
     assert region(council).membership.part.votes.decided is not None
     assert council.issued() == [(1, _adoption(council))]
     assert "was removed at epoch 2" in str(region(council).refuses_writes)
+
+
+def test_a_sealed_region_that_is_removed_by_force_asks_for_no_time(council: Council) -> None:
+    """Nothing depends on the end of its seal, also after a restart."""
+    ask(council)
+    council.driven[1].region.membership.wish(forced(3), Asked(), council.clock)
+    council.run()
+    assert "was removed at epoch 2" in str(region(council).refuses_writes)
+    assert sealing(council).wanted == Seal(HEIR)
+    council.wait(1)
+    assert region(council).deadlines.earliest is None
+    council.restart(3)
+    council.pass_time()
+    assert sealing(council).wanted == Seal(HEIR)
+    assert region(council).deadlines.earliest is None
 
 
 def _adoption(council: Council) -> ChangeMembers:

@@ -1,4 +1,4 @@
-"""What a link sends to a puller: which action comes when, without any IO."""
+"""Actions of a link that sends to a puller: their order and conditions, without any IO."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,6 +7,7 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.incarnations import Begin, Incarnations, Lineage, decode_incarnations
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.errors import PeerError
@@ -20,7 +21,6 @@ from crdtstream.region.links.messages import (
     Standing,
     Welcome,
 )
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import (
     LOADED_EFFECTS,
     SEND_SECONDS_LOADED,
@@ -35,7 +35,8 @@ from crdtstream.region.links.serve import (
     Sleep,
 )
 from crdtstream.region.opening import FolderState
-from tests.harness.driven import UID, Driven, make_region
+from crdtstream.region.readiness import DatabaseIdentity
+from tests.harness.driven import PROVEN, UID, Driven, make_region
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOW = Millis(1000)
@@ -89,7 +90,7 @@ def sent(action: ServeAction) -> object:
 
 
 def batches(serve: Serve, at: float) -> list[bytes]:
-    """What one reading of the log makes it send."""
+    """The batches that it sends after one reading of the log."""
     action = serve.next(NOW, at)
     if not isinstance(action, Read):
         return []
@@ -157,11 +158,10 @@ def test_a_puller_is_waited_for_as_long_as_it_said_and_not_without_end(
     assert serve.next(NOW, 0.1 + seconds + 0.01) == End()
 
 
-def test_a_puller_that_says_no_times_hears_no_link_be_quiet() -> None:
-    """It is of an earlier version, and would take the silence for a line that is cut."""
+def test_a_link_may_be_quiet_before_its_puller_has_said_anything() -> None:
     _, serve, next_ms = level_link(next_ms=0)
-    assert next_ms == 250
-    assert serve.next(NOW, 0.25) == Sleep(0.5)
+    assert next_ms == 1_000
+    assert serve.next(NOW, 0.25) == Sleep(1.25)
 
 
 def test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand() -> None:
@@ -179,7 +179,7 @@ def _write(driven: Driven) -> None:
 
 
 def _learn(driven: Driven) -> None:
-    driven.region.learn(R2, {R1: 1})
+    driven.region.stability.learn(R2, {R1: 1})
 
 
 def _wait(driven: Driven) -> None:
@@ -187,7 +187,7 @@ def _wait(driven: Driven) -> None:
 
 
 @pytest.mark.parametrize("happens", [_write, _learn, _wait])
-def test_what_there_is_to_tell_ends_the_quiet_at_once(happens: Callable[[Driven], None]) -> None:
+def test_news_ends_the_quiet_of_a_link_at_once(happens: Callable[[Driven], None]) -> None:
     driven, serve = quiet_link()
     happens(driven)
     driven.end_tick()
@@ -252,7 +252,7 @@ def test_it_begins_where_the_puller_lacks_something() -> None:
 @pytest.mark.parametrize(
     ("origins", "sends"), [((R1,), True), ((R1, R2), False)], ids=["own", "relayed too"]
 )
-def test_what_is_relayed_is_durable_here(origins: tuple[RegionId, ...], sends: bool) -> None:
+def test_only_durable_batches_are_relayed(origins: tuple[RegionId, ...], sends: bool) -> None:
     """Rule 18: others rely on a region's answer, and it counts what it had relayed."""
     driven = Driven(make_region(limits=LIMITS))
     driven.region.outstanding.add(LOG, [])
@@ -280,7 +280,7 @@ def test_heartbeats_come_also_while_there_is_much_to_send() -> None:
     assert isinstance(serve.next(NOW, 1.0), Read)
 
 
-def test_what_clients_publish_follows_the_batches_that_came_before() -> None:
+def test_publications_follow_the_batches_issued_before_them() -> None:
     driven = begun()
     serve = welcomed(driven, opening(R1, r1=0))
     driven.region.replica.vv[R1] = 4
@@ -327,6 +327,20 @@ def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() 
     serve_of(driven, opening(run_id=4))
 
 
+def test_an_earlier_folder_is_told_of_the_newest_and_another_database_is_not() -> None:
+    """A region that begins a new database would take its own folder for an earlier one."""
+    begin = Begin(5000, bytes(16), 0)
+    incarnations = Incarnations(lineages={R3: Lineage((begin,))})
+    driven = Driven(make_region(folder=replace(PROVEN, incarnations=incarnations)))
+    earlier = driven.region.links.accept(opening(), 0.0)
+    assert isinstance(earlier, Refusal)
+    assert decode_incarnations(earlier.incarnations).lineages == {R3: Lineage((begin,))}
+    other = replace(STANDING, database=DatabaseIdentity(DatabaseUid(b"another database")))
+    stranger = driven.region.links.accept(replace(opening(), standing=other), 0.0)
+    assert isinstance(stranger, Refusal)
+    assert stranger.incarnations == b""
+
+
 def test_a_refusal_that_comes_again_is_no_news() -> None:
     driven = begun()
     levels: list[str] = []
@@ -349,7 +363,7 @@ def test_a_refusal_that_comes_again_is_no_news() -> None:
     assert levels == ["warning", "debug", "warning", "warning", "warning"]
 
 
-def test_what_a_region_says_while_it_recovers_is_not_passed_on_as_counting() -> None:
+def test_the_version_vector_of_a_recovering_puller_does_not_count() -> None:
     driven = begun()
     serve = serve_of(driven, opening(R1, r1=2))
     recovers = replace(STANDING, regains=True)
@@ -362,8 +376,8 @@ def test_what_a_region_says_while_it_recovers_is_not_passed_on_as_counting() -> 
 
 def test_a_heartbeat_passes_on_what_counts() -> None:
     driven = begun()
-    driven.region.learn(R2, {R1: 2})
-    driven.region.learn(R3, {R1: 2}, regains=True)
+    driven.region.stability.learn(R2, {R1: 2})
+    driven.region.stability.learn(R3, {R1: 2}, regains=True)
     serve = serve_of(driven, opening(R1))
     serve.next(NOW, 0.0)
     serve.begin_at(1)
@@ -377,7 +391,7 @@ def test_a_heartbeat_passes_on_what_counts() -> None:
 
 
 def waited(driven: Driven) -> list[object]:
-    """What a WAIT 2 for all that was written has been answered by now, its time being over."""
+    """The reply to a WAIT 2 for all writes so far, once its time has expired."""
     driven.call("WAIT", "2", "1")
     driven.clock += 10
     driven.region.pass_time(driven.now)
@@ -491,7 +505,7 @@ def test_gossip_of_what_was_never_sent_is_passed_over() -> None:
     assert driven.region.retention.elsewhere_vv == {R1: 1}
 
 
-def test_what_a_puller_takes_over_counts_for_the_log_alone() -> None:
+def test_a_staging_version_vector_counts_for_the_log_alone() -> None:
     driven = written(4)
     serve = welcomed(driven, opening(R1))
     before = driven.region.retention.elsewhere_vv
@@ -537,7 +551,7 @@ def test_a_region_that_recovers_serves_peers_that_have_more_and_learns_when_it_i
     assert driven.region.knowledge.of(R3) == {R1: 2}
 
 
-def test_what_a_link_opened_with_is_judged_when_the_region_has_recovered() -> None:
+def test_the_opening_version_vector_of_a_link_is_checked_after_recovery() -> None:
     """No peer has what region 3 says to have, so it was no loss but a lie."""
     driven = recovering()
     serve = welcomed(driven, opening(R1, r1=1_000))

@@ -1,4 +1,4 @@
-"""What a lost region could take with it: how it is measured, and what holds at the bound."""
+"""Effects that a lost region would take with it: their measurement, and the rules at the bound."""
 
 from itertools import pairwise
 
@@ -10,8 +10,8 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.lag import MARKS_MAX, ReplicationLag
 from crdtstream.region.links.messages import Open, Standing
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import Serve
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.ready import Notice, Parcel
 from crdtstream.region.region import Region
 from crdtstream.region.staleness import STEADY_MS, WAIT_MS, LagAction
@@ -140,7 +140,7 @@ def test_a_peer_that_links_with_less_than_before_is_taken_at_its_new_word() -> N
     assert driven.staleness.lag.effects == 1
 
 
-def test_what_another_peer_has_is_not_lost_with_it() -> None:
+def test_effects_that_another_peer_still_has_are_no_lag() -> None:
     driven = Bounded(effects=2)
     driven.xadd()
     driven.hear(1, R2)
@@ -149,7 +149,7 @@ def test_what_another_peer_has_is_not_lost_with_it() -> None:
     assert driven.staleness.lag.effects == 0
 
 
-def test_what_an_earlier_run_issued_counts_until_a_peer_speaks() -> None:
+def test_effects_of_an_earlier_run_count_as_lag_until_a_peer_reports() -> None:
     before = Bounded()
     before.xadd()
     driven = Bounded(make_region(log=before.log), effects=100, ms=60_000)
@@ -264,7 +264,9 @@ def test_a_transaction_that_only_reads_goes_on() -> None:
         ("WAIT 0 0", "ok"),
     ],
 )
-def test_what_is_refused_and_what_goes_on(words: str, expected: str) -> None:
+def test_writes_of_data_are_refused_at_the_bound_and_other_commands_run(
+    words: str, expected: str
+) -> None:
     driven = Bounded()
     driven.told("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     driven.staleness.tune(lag_effects_max=1)
@@ -425,7 +427,7 @@ def test_reads_of_others_go_on_while_writes_are_throttled() -> None:
     assert reader.replies == [1]
 
 
-def test_who_is_throttled_goes_on_when_the_bound_is_taken_away() -> None:
+def test_a_throttled_client_goes_on_when_the_bound_is_removed() -> None:
     driven = Bounded(effects=1, action=LagAction.THROTTLE)
     resuming(driven)
     driven.xadd()
@@ -437,7 +439,7 @@ def test_who_is_throttled_goes_on_when_the_bound_is_taken_away() -> None:
     assert driven.region.database.limit is None
 
 
-def test_who_is_throttled_is_refused_when_that_is_tuned() -> None:
+def test_a_throttled_client_is_refused_when_the_action_becomes_refuse() -> None:
     driven = Bounded(effects=1, action=LagAction.THROTTLE)
     resuming(driven)
     driven.xadd()
@@ -454,11 +456,11 @@ def test_a_throttled_client_that_goes_leaves_nothing() -> None:
     driven.xadd()
     driven.xadd()
     assert driven.staleness.waiting_count == 1
-    driven.region.disconnect(driven.client.client)
+    driven.region.clients.disconnect(driven.client.client)
     assert driven.staleness.waiting_count == 0
-    assert driven.staleness.next_deadline() is not None, "only what says that the bound is reached"
+    assert driven.end_tick().deadline is not None, "only what says that the bound is reached"
     driven.later(STEADY_MS.value)
-    assert driven.staleness.next_deadline() is None
+    assert driven.end_tick().deadline is None
 
 
 def test_a_throttled_program_is_held_back_for_its_time() -> None:

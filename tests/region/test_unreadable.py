@@ -7,9 +7,10 @@ from crdtstream.core.ids import make_id
 from crdtstream.core.lanes.cold import TRIES_MAX, UnreadableError
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.store.errors import ImageError
 from tests.cold_nodes import freeze
 from tests.harness.regions import Node, sync
-from tests.region.test_cold_entries import ColdDriven
+from tests.region.test_cold_entries import ColdDriven, delivered
 from tests.rules.test_numbered import append, values
 
 REASON = "log.sqlite: image 3 is damaged (checksum)"
@@ -25,13 +26,13 @@ class Damaged(ColdDriven):
 
     def _fail(self, image: int) -> bytes:
         self.in_place += 1
-        raise UnreadableError(REASON)
+        raise ImageError(REASON)
 
     def fetch_nothing(self) -> None:
-        """What was fetched has left memory again before its reader comes to it."""
+        """Fetched nodes have left memory again before their reader comes to them."""
         asked, self.asked = self.asked, []
         for request in asked:
-            self.region.note_fetched(request, {}, self.now)
+            self.region.cold.note_fetched(request, {}, self.now)
         self.end_tick()
         self.end_tick()
 
@@ -44,7 +45,7 @@ class Damaged(ColdDriven):
                 self.commit()
 
     def replayed(self) -> Replica:
-        """What a restart would make of the log."""
+        """The region that a restart would make of the log."""
         replica = Replica(self.region.replica.region)
         for record in self.log:
             replica.replay(record)
@@ -65,7 +66,7 @@ def digest_of(driven: Damaged) -> bytes:
 
 
 def test_a_queued_command_that_cannot_read_fails_by_itself(driven: Damaged) -> None:
-    """What it reads it reads because of a command before it, so it could not be looked for."""
+    """It reads because of a command before it, so the entries could not be fetched ahead."""
     driven.fill()
     client = driven.client_of()
     client.send(
@@ -83,6 +84,24 @@ def test_a_queued_command_that_cannot_read_fails_by_itself(driven: Damaged) -> N
     assert isinstance(added, bytes)
     assert (length, pending) == (2, [0, None, None, None])
     assert driven.in_place == 1
+    assert digest_of(driven) == driven.replayed().digest()
+
+
+def test_a_queued_delete_of_two_keys_that_cannot_read_deletes_none(driven: Damaged) -> None:
+    """The XACK before it is what has to be measured."""
+    driven.ask("SET", "a", "v")
+    driven.fill()
+    ids = delivered(driven)
+    client = driven.client_of()
+    client.send("MULTI", f"XACK s g {' '.join(ids[:-1])}", "DEL a s", "EXEC", "EXISTS a s")
+    driven.end_tick()
+    driven.run()
+    replies, count = client.replies[-2:]
+    assert isinstance(replies, list)
+    acknowledged, error = replies
+    assert acknowledged == 5
+    assert str(error).startswith("IOERR")
+    assert count == 2
     assert digest_of(driven) == driven.replayed().digest()
 
 
@@ -113,7 +132,7 @@ def test_an_effect_that_cannot_read_changes_nothing(kind: type[Trim | Remove]) -
 
     def fail(image: int) -> bytes:
         loaded.append(image)
-        raise UnreadableError(REASON)
+        raise ImageError(REASON)
 
     node.replica.residency.loader = fail
     ids = tuple(make_id(at, 1) for at in (1, 5))
@@ -127,7 +146,7 @@ def test_an_effect_that_cannot_read_changes_nothing(kind: type[Trim | Remove]) -
 
 
 @pytest.mark.parametrize("line", ["XRANGE s - +", "XTRIM s MAXLEN 3", "XDEL s {0}"])
-def test_who_was_fetched_for_too_often_hears_that_it_cannot_be_read(
+def test_a_command_that_was_fetched_for_too_often_gets_a_read_error(
     driven: Damaged, line: str
 ) -> None:
     ids = driven.fill()

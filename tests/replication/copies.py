@@ -9,6 +9,7 @@ import grpc
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.region.bootstrap import CopyProgress
+from crdtstream.region.tick import Tick
 from crdtstream.replication.bootstrap_client import copy
 from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.bootstrap_wire import CopyAsked
@@ -125,7 +126,8 @@ async def copied(
         where,
         staging,
         asks or asked(),
-        progress=progress or CopyProgress(),
+        hear=lambda *_: None,
+        progress=progress or CopyProgress(Tick()),
         image_bytes_max=IMAGE_BYTES_MAX,
         silence_ms_max=1_000,
     )

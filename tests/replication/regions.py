@@ -2,13 +2,22 @@
 
 import asyncio
 import contextlib
+import math
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from random import Random
 from time import perf_counter_ns
+from typing import Any
 
 import grpc
 
+from crdtstream.access.callers import Callers
+from crdtstream.access.certified import CertificateGuard
+from crdtstream.access.logins import Logins, one_user
+from crdtstream.access.peer_calls import PeerCalls
+from crdtstream.access.server_credentials import server_credentials
+from crdtstream.certificates.watching import Certificates
 from crdtstream.commands.reply import Reply
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
@@ -16,22 +25,28 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
-from crdtstream.engine import Engine
-from crdtstream.machine import random_uid, wall_clock
+from crdtstream.engine.engine import Engine
+from crdtstream.engine.machine import random_uid, wall_clock
+from crdtstream.node.rights import RIGHTS
+from crdtstream.node.trust import follow_authorities
 from crdtstream.passwords import password_mark
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
-from crdtstream.region.links.readiness import DatabaseIdentity
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peers import Peer, Peers
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.region import Region
+from crdtstream.region.runtime import Runtime
+from crdtstream.replication.membership_client import Courier
+from crdtstream.replication.membership_server import MembershipService
 from crdtstream.replication.puller import Pullers
 from crdtstream.replication.server import ReplicationService
+from crdtstream.settings import NodeSettings
 from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.replay import replay_log
-from crdtstream.v1 import replication_pb2_grpc
+from crdtstream.v1 import membership_pb2_grpc, replication_pb2_grpc
 from tests.conftest import free_base_port
 from tests.harness.driven import UID, Capture, Told
 
@@ -68,15 +83,29 @@ class LiveRegion:
         limits: RegionLimits = LIMITS,
         fsync: Fsync = Fsync.ALWAYS,
         password: str = "",
+        certificates: Certificates | None = None,
+        check_s: float = math.inf,
     ) -> None:
-        """A region that goes on with its log; not ``is_proven``: it recovers first."""
+        """A region that goes on with its log; not ``is_proven``: it recovers first.
+
+        With certificates it speaks mutual TLS, as a node does.
+        """
+        self.certificates = certificates
+        # Serial numbers of certificates that are refused here.
+        self.revoked: set[int] = set()
+        self.callers = (
+            None if certificates is None else Callers(certificates, self.revoked.__contains__)
+        )
+        self.guard: CertificateGuard | None = None
+        self._calls = PeerCalls(database_id, certificates=certificates)
+        self._check_s = check_s
         self.number = RegionId(number)
         self.log = log or MemoryLog()
         self._capture = Capture()
         self._peers = {
             RegionId(peer): address for peer, address in addresses.items() if peer != number
         }
-        self._address = addresses[number]
+        self.address = addresses[number]
         self._identity = Identity(self.number, database_id, secrets.randbits(63))
         self._folder = FolderState(is_proven=is_proven, database=DatabaseIdentity(uid))
         self._limits = limits
@@ -91,19 +120,23 @@ class LiveRegion:
         self.region = Region(
             self.replica,
             Database(self.replica),
+            Runtime(
+                now=wall_clock,
+                encode=self._capture,
+                clock=perf_counter_ns,
+                uniform=Random(self.number).uniform,
+                make_uid=random_uid,
+            ),
             seq=self.log.last_seq,
             folder=self._folder,
-            now=wall_clock(),
             identity=self._identity,
             peers=Peers.at(self.number, self._peers),
-            encode=self._capture,
-            clock=perf_counter_ns,
-            uniform=Random(self.number).uniform,
-            make_uid=random_uid,
             limits=self._limits,
         )
         self.engine = Engine(self.region, self.log, fsync=self._fsync)
-        self.service = ReplicationService(self.engine, password_mark=self._password_mark)
+        self.service = ReplicationService(
+            self.engine, password_mark=self._password_mark, callers=self.callers
+        )
         self._client = Told(self.region)
         self._has_begun = True
         await self.engine.begin()
@@ -151,7 +184,7 @@ class LiveRegion:
         return self.region.links.serves
 
     def knows_of(self, peer: RegionId) -> VersionVector:
-        """What it believes that a peer durably has."""
+        """The durable version vector of a peer, as known here."""
         return self.region.knowledge.of(peer)
 
     def pause(self, peer: RegionId) -> None:
@@ -181,23 +214,55 @@ class LiveRegion:
     async def running(self) -> AsyncIterator["LiveRegion"]:
         if not self._has_begun:
             await self.begin()
-        pullers = Pullers(self.engine, batch_bytes_max=1 << 30, password_mark=self._password_mark)
-        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        pullers = Pullers(
+            self.engine,
+            batch_bytes_max=1 << 30,
+            password_mark=self._password_mark,
+            calls=self._calls,
+            check_s=self._check_s,
+        )
+        self.guard = None if self.callers is None else self._guard(self.callers)
+        guards = () if self.guard is None else (self.guard,)
+        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),), interceptors=guards)
         replication_pb2_grpc.add_ReplicationServicer_to_server(self.service, server)
-        server.add_insecure_port(self._address)
+        # Of the settings only the database's name is of use without a folder.
+        settings = NodeSettings(
+            region=self.number, dir=Path("none"), database_id=self._identity.database_id
+        )
+        letters = MembershipService(self.engine, settings, callers=self.callers)
+        membership_pb2_grpc.add_MembershipServicer_to_server(letters, server)
+        if self.callers is None:
+            server.add_insecure_port(self.address)
+        else:
+            server.add_secure_port(self.address, server_credentials(self.callers.certificates))
         await server.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.engine.run())
-                pulling = tasks.create_task(pullers.run())
+                calling = [
+                    tasks.create_task(pullers.run()),
+                    tasks.create_task(Courier(self.engine, self._calls).run()),
+                ]
+                for guard in guards:
+                    following = follow_authorities(guard.callers.certificates, guard, self.engine)
+                    calling.append(tasks.create_task(following))
                 try:
                     yield self
                 finally:
-                    pulling.cancel()
+                    for task in calling:
+                        task.cancel()
                     self.engine.stop()
         finally:
             self.region.links.stop()
             await server.stop(grace=0)
+
+    def _guard(self, callers: Callers) -> CertificateGuard:
+        return CertificateGuard(
+            callers,
+            Logins(one_user(""), asks=lambda: False),
+            rights=RIGHTS,
+            is_member=lambda region: region in self.region.peers.addresses,
+        )
 
 
 def addresses(count: int = 3) -> dict[int, str]:
@@ -210,6 +275,14 @@ async def live_regions(regions: Iterable[LiveRegion]) -> AsyncIterator[list[Live
     """All of them running."""
     async with contextlib.AsyncExitStack() as stack:
         yield [await stack.enter_async_context(region.running()) for region in regions]
+
+
+@contextlib.asynccontextmanager
+async def meshed(count: int = 3, **settings: Any) -> AsyncIterator[list[LiveRegion]]:
+    """Regions that are each other's peers, running, with the same settings."""
+    where = addresses(count)
+    async with live_regions(LiveRegion(number, where, **settings) for number in where) as regions:
+        yield regions
 
 
 async def converged(regions: Iterable[LiveRegion]) -> None:

@@ -9,13 +9,18 @@ import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED, Kind
 from crdtstream.core.effects import Record
-from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.ids import U64_MAX, Millis, RegionId, make_id
+from crdtstream.core.lanes.header import decode_head, encode_head
+from crdtstream.core.lanes.lane import Lane
+from crdtstream.core.lanes.limits import NodeLimits
+from crdtstream.core.lanes.packing import pack
 from crdtstream.region.bootstrap import CopyProgress
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.messages import PROTOCOL_VERSION
+from crdtstream.region.tick import Tick
 from crdtstream.replication.bootstrap_client import SILENCE_SECONDS_MAX
-from crdtstream.replication.bootstrap_server import COPIES_MAX, PIECE_BYTES
-from crdtstream.replication.bootstrap_wire import CopyAsked, encode_begin, encode_images
+from crdtstream.replication.bootstrap_server import COPIES_MAX, LOOK_SECONDS, PIECE_BYTES
+from crdtstream.replication.bootstrap_wire import CopyAsked, Resume, encode_begin, encode_images
 from crdtstream.store.checkpoints import HOLD_IDLE_SECONDS, Purpose
 from crdtstream.store.errors import NoRoomError, StoreError
 from crdtstream.store.folder_lock import LOG_FILE
@@ -62,7 +67,7 @@ async def sender(tmp_path: Path) -> AsyncIterator[Sender]:
 
 
 async def test_every_image_arrives_byte_for_byte(sender: Sender, tmp_path: Path) -> None:
-    progress = CopyProgress()
+    progress = CopyProgress(Tick())
     async with staging_in(tmp_path / "here") as staging:
         cut = await copied(sender.address, staging, progress=progress)
         assert staging.is_complete
@@ -91,7 +96,7 @@ async def test_macro_nodes_of_the_staging_are_read_beside_the_own_ones(
             await log.abandon()
 
 
-async def test_what_is_complete_is_not_asked_for_again(sender: Sender) -> None:
+async def test_a_complete_copy_is_not_asked_for_again(sender: Sender) -> None:
     staging = MemoryStaging()
     cut = await copied(sender.address, staging)
     await sender.server.stop(grace=0)
@@ -150,12 +155,14 @@ async def test_a_copy_that_breaks_at_any_piece_goes_on_behind_it(
             found = staging.staged()
             assert found is not None
             watched = Watched(staging)
-            progress = CopyProgress()
+            progress = CopyProgress(Tick())
             await copied(sender.address, cast(Staging, watched), progress=progress)
             assert all(number > found[1] for put in watched.puts for number in put)
             assert staging.staged() == (found[0], NUMBERS[-1])
             await check_whole(staging, NUMBERS)
             assert progress.images_done == len(NUMBERS)
+            assert progress.is_resumed
+            assert progress.images_done - progress.images_before == sum(map(len, watched.puts))
             cuts.add(found[0].id)
             is_whole = len(watched.puts) == 1
         pieces += 1
@@ -237,7 +244,7 @@ async def test_the_node_can_end_a_copy_and_says_why(sender: Sender) -> None:
 
 @pytest.mark.parametrize(
     ("goes_on", "reason"),
-    [(True, "another call of that region goes on with it"), (False, "the region has begun anew")],
+    [(True, "another call of that region goes on with it"), (False, "the region has begun again")],
 )
 async def test_another_call_of_the_region_takes_a_copy_over(
     sender: Sender, goes_on: bool, reason: str
@@ -384,6 +391,21 @@ def remade(
     return encode_images([make_image(number, kind, 3, lane, head, body)])
 
 
+def _with_last_n(head: bytes, last_n: int) -> bytes:
+    found = decode_head(head)
+    return encode_head(found._replace(header=found.header._replace(last_n=last_n)))
+
+
+def of_fields(fields: bytes) -> pb.CopyPiece:
+    """A macro node whose second entry has these fields."""
+    lane = Lane(RegionId(1), NodeLimits())
+    for n, one in enumerate((b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n", fields), 1):
+        lane.append(make_id(n, 0), n, one, Millis(1))
+    (node,) = lane.macro_nodes()
+    _, _, head, body, _ = node.encode()
+    return remade(head=head, body=pack(body))
+
+
 def beginning(**fields: object) -> pb.CopyPiece:
     begin = pb.CopyBegin()
     begin.CopyFrom(BEGIN.begin)
@@ -425,16 +447,36 @@ NONSENSE = {
     "too many": ((BEGIN, pieces(*range(1, 11)), END), "more images, or larger ones"),
     "others": ((BEGIN, pieces(*range(1, 9), 11), END), "it sent "),
     "too large": (
-        (BEGIN, remade(body=b"", head=bytes(2 << 20))),
+        (BEGIN, remade(kind=Kind.KEY, body=b"", head=bytes(2 << 20))),
         "RESOURCE_EXHAUSTED: .*larger than max",
     ),
-    "larger than said": ((BEGIN, remade(body=b"", head=bytes(900_000))), "or larger ones"),
+    "larger than said": (
+        (BEGIN, remade(kind=Kind.KEY, body=b"", head=bytes(900_000))),
+        "or larger ones",
+    ),
+    "a head of no macro node": ((BEGIN, remade(head=b"head")), "image 6: a macro node's head"),
+    "a body of another macro node": (
+        (BEGIN, remade(head=stagings.image(9).head)),
+        "image 6: a frame of [0-9]+ bytes in place of [0-9]+; run `crdtstream fsck`",
+    ),
+    "a head with more dots than there are": (
+        (BEGIN, remade(head=_with_last_n(stagings.image(6).head, U64_MAX))),
+        "image 6: ",
+    ),
+    "fields that are no array of strings": (
+        (BEGIN, of_fields(b"*2\r\n$1\r\nf\r\n$9\r\nv\r\n")),
+        "image 6: fields: entry 1 is not one array",
+    ),
+    "a reply behind the fields": (
+        (BEGIN, of_fields(b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n+OK\r\n")),
+        "image 6: fields: entry 1 is not one array",
+    ),
     "cut off": ((BEGIN, pieces(1, 2)), "ended the call before the end"),
 }
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-async def test_what_a_checkpoint_cannot_have_is_refused(nonsense: str) -> None:
+async def test_impossible_parts_of_a_copy_are_refused(nonsense: str) -> None:
     sent, reason = NONSENSE[nonsense]
     where = address()
     staging = MemoryStaging()
@@ -449,8 +491,8 @@ async def test_what_a_checkpoint_cannot_have_is_refused(nonsense: str) -> None:
         assert all(image == stagings.staged(number) for number, image in staging._images.items())
 
 
-async def test_what_is_large_and_allowed_arrives() -> None:
-    large = remade(body=b"", head=bytes(900_000))
+async def test_a_large_image_arrives() -> None:
+    large = remade(kind=Kind.KEY, body=b"", head=bytes(900_000))
     (image,) = large.images.images
     cut = StagedCut(bytes(16), PEER, {PEER: 1}, 1, 6, 900_000)
     where = address()
@@ -485,6 +527,7 @@ async def test_a_peer_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPa
         (asked(database_id="other"), "FAILED_PRECONDITION"),
         (asked(uid=b"u" * 16), "FAILED_PRECONDITION"),
         (asked(protocol=PROTOCOL_VERSION + 1), "FAILED_PRECONDITION"),
+        (asked(protocol=PROTOCOL_VERSION - 1), "FAILED_PRECONDITION"),
         (asked(region=PEER), "FAILED_PRECONDITION"),
         (asked(region=3), "PERMISSION_DENIED"),
     ],
@@ -514,7 +557,7 @@ async def test_a_region_that_does_not_know_the_database_yet_is_sent_it(sender: S
         asked(vv={1: 1 << 63}),
     ],
 )
-async def test_what_cannot_be_asked_is_refused(sender: Sender, asks: CopyAsked) -> None:
+async def test_impossible_requests_for_a_copy_are_refused(sender: Sender, asks: CopyAsked) -> None:
     with pytest.raises(PeerError, match="region 2: INVALID_ARGUMENT: region 1: "):
         await copied(sender.address, MemoryStaging(), asks=asks)
 
@@ -525,6 +568,57 @@ async def test_a_region_that_has_it_all_is_sent_nothing(sender: Sender) -> None:
     assert sender.checkpoints._holds._holds == []
 
 
+@pytest.fixture
+def owner(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of a key; what the images of these tests say is no state."""
+    image = stagings.image(NODE)
+
+    async def owner_of(_checkpoints: SqliteCheckpoints, _generation: int, _key: bytes) -> int:
+        return image.owner
+
+    monkeypatch.setattr(SqliteCheckpoints, "owner_of", owner_of)
+    return image.owner
+
+
+async def test_of_one_key_its_own_images_are_sent(
+    sender: Sender, owner: int, tmp_path: Path
+) -> None:
+    async with staging_in(tmp_path / "here") as staging:
+        cut = await copied(sender.address, staging, asks=asked(key=b"x"))
+        assert cut.key == b"x"
+        await check_whole(
+            staging,
+            [number for number in NUMBERS if stagings.image(number).owner in (0, owner)],
+        )
+    async with staging_in(tmp_path / "here") as staging:
+        found = staging.staged()
+        assert found is not None
+        assert found[0] == cut
+
+
+async def test_a_key_is_sent_of_a_checkpoint_with_all_that_the_region_has(
+    sender: Sender, owner: int
+) -> None:
+    asks = asked(key=b"x", vv={2: 42})
+    with pytest.raises(PeerError, match=r"UNAVAILABLE: .*has not applied 42 effects"):
+        await copied(sender.address, MemoryStaging(), asks=asks)
+    sender.region.region.replica._state.vv.update({PEER: 42, RegionId(3): 7})
+    with pytest.raises(PeerError, match=r"UNAVAILABLE: .*no checkpoint yet"):
+        await copied(sender.address, MemoryStaging(), asks=asks)
+    await sender.write([*range(400, 410)])
+    assert (await copied(sender.address, MemoryStaging(), asks=asks)).vv[PEER] == 42
+
+
+async def test_a_copy_of_a_key_is_not_gone_on_with_as_one_of_the_state(
+    sender: Sender, owner: int
+) -> None:
+    cut = await copied(sender.address, MemoryStaging(), asks=asked(key=b"x"))
+    resumed = asked(resume=Resume(cut.id, 1))
+    whole = await copied(sender.address, MemoryStaging(), asks=resumed)
+    assert whole.id != cut.id
+    assert whole.images == len(NUMBERS)
+
+
 async def test_without_a_verified_checkpoint_nothing_is_sent(tmp_path: Path) -> None:
     where = address()
     async with Sender(tmp_path / "sender", where).running():
@@ -532,7 +626,7 @@ async def test_without_a_verified_checkpoint_nothing_is_sent(tmp_path: Path) -> 
             await copied(where, MemoryStaging())
 
 
-async def test_who_takes_over_a_state_sends_none(sender: Sender) -> None:
+async def test_a_region_that_takes_over_a_state_sends_none(sender: Sender) -> None:
     bootstrap = sender.region.region.bootstrap
     bootstrap.note_begun(HERE, Millis(1))
     with pytest.raises(PeerError, match="UNAVAILABLE: region 2 gets the state of another region"):
@@ -542,7 +636,7 @@ async def test_who_takes_over_a_state_sends_none(sender: Sender) -> None:
 
 
 async def test_part_of_a_copy_that_nobody_goes_on_with_is_in_nobodys_way(sender: Sender) -> None:
-    """What lacked has come by links; else two regions without a folder wait for ever."""
+    """Links have brought the missing effects; else two regions without a folder wait for ever."""
     sender.checkpoints.staging = MemoryStaging()
     await sender.checkpoints.staging.begin(CUT)
     staging = MemoryStaging()
@@ -550,7 +644,7 @@ async def test_part_of_a_copy_that_nobody_goes_on_with_is_in_nobodys_way(sender:
     assert staging.is_complete
 
 
-async def test_what_was_sent_may_be_acknowledged(sender: Sender) -> None:
+async def test_a_receiver_may_acknowledge_the_effects_of_a_sent_state(sender: Sender) -> None:
     claims = sender.region.region.links._own.claims
     sender.region.region.outstanding.logged_vv = {PEER: 50}
     assert claims.elsewhere_n == 0
@@ -591,9 +685,9 @@ async def test_a_copy_to_a_peer_that_is_removed_ends(sender: Sender) -> None:
         await copied(sender.address, MemoryStaging())
 
 
-async def test_who_recovers_sends_too(sender: Sender) -> None:
+async def test_a_recovering_region_sends_its_state_too(sender: Sender) -> None:
     """Two that recover may each have what the other one lacks."""
-    sender.region.region.opening.readiness._is_recovering = True
+    sender.region.region.opening.readiness.is_recovering = True
     await copied(sender.address, MemoryStaging())
 
 
@@ -621,7 +715,7 @@ async def test_many_calls_hold_no_more_than_a_few_checkpoints(
         await copied(sender.address, MemoryStaging(), asks=asked(region=5))
 
 
-async def test_who_has_what_it_was_sent_makes_room_for_another(
+async def test_a_receiver_that_has_its_state_makes_room_for_another_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(COPIES_MAX, "value", 1)
@@ -634,7 +728,27 @@ async def test_who_has_what_it_was_sent_makes_room_for_another(
         await copied(sender.address, MemoryStaging(), asks=asked(region=4))
 
 
-async def test_what_a_region_had_before_does_not_end_its_copy(tmp_path: Path) -> None:
+async def test_a_copy_that_was_taken_over_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log behind the checkpoint may be cut, though nobody asks for another copy."""
+    monkeypatch.setattr(LOOK_SECONDS, "value", 0.01)
+    async with Sender(tmp_path / "sender", address(), peers=3).running() as sender:
+        await sender.write(NUMBERS)
+        watching = asyncio.create_task(sender.service.run())
+        cut = await copied(sender.address, MemoryStaging(), asks=asked(region=3))
+        await asyncio.sleep(0.05)
+        assert sender.checkpoints._holds._holds
+        sender.region.region.knowledge.learn(RegionId(3), cut.vv)
+        async with asyncio.timeout(30):
+            while sender.checkpoints._holds._holds:
+                await asyncio.sleep(0.01)
+        watching.cancel()
+
+
+async def test_an_earlier_version_vector_of_a_receiver_does_not_end_its_copy(
+    tmp_path: Path,
+) -> None:
     """It lost its folder, and does not have what it once said."""
     async with Sender(tmp_path / "sender", address(), peers=3).running() as sender:
         await sender.write(NUMBERS)

@@ -13,7 +13,7 @@ import pytest
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.engine import SYNC_SECONDS
+from crdtstream.engine.agenda import SYNC_SECONDS
 from crdtstream.store.log import Fsync
 from tests.replication.regions import LiveRegion, addresses, live_regions, until
 from tests.store.held_log import HeldLog
@@ -46,7 +46,7 @@ async def said_again(last_heard: Callable[[], float]) -> None:
 
 
 def heard(region: LiveRegion, of: RegionId) -> VersionVector:
-    """What a region believes that another one has durably."""
+    """The durable version vector of another region, as known in this one."""
     return region.knows_of(of)
 
 
@@ -103,7 +103,7 @@ async def test_nothing_is_stable_that_is_not_durable_here() -> None:
         await until(lambda: first.replica.tombstone_count == 0)
 
 
-async def test_what_is_committed_during_a_sync_waits_for_the_next_one() -> None:
+async def test_commits_during_a_sync_become_durable_with_the_next_one() -> None:
     where = addresses(1)
     region, log = region_on_held_log(1, where, Fsync.EVERYSEC)
     async with live_regions([region]):

@@ -1,5 +1,6 @@
 """A program that links as region 2 and says to have what it cannot have (``claims.py``)."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
@@ -11,8 +12,11 @@ from structlog.testing import capture_logs
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.database.database import WAITING
+from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Open, Progress, Standing, ToServer
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.links.serve import Serve
+from crdtstream.region.readiness import DatabaseIdentity
+from crdtstream.replication.server import ReplicationService
 from crdtstream.replication.wire import encode_request
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.harness.cutting_log import CuttingLog
@@ -44,7 +48,7 @@ class Liar:
         await self._call.write(encode_request(message))
 
     async def end(self) -> tuple[str, str]:
-        """How the region ends the call, and why."""
+        """The status and the reason with which the region ends the call."""
         try:
             while await self._call.read() is not grpc.aio.EOF:
                 pass
@@ -100,6 +104,20 @@ async def test_an_ack_of_what_was_never_sent_ends_the_link_and_counts_for_nothin
         assert f"region 2: durable_vv: it says to have {claimed} effects of region 1" in reason
         assert "it can have 0 at most, of 100 in the log" in reason
         await seen_to_be_alone(region)
+
+
+@pytest.mark.pure
+async def test_a_link_that_fails_while_its_first_message_is_written_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(_service: object, serve: Serve, _requests: object) -> None:
+        raise PeerError(serve.region, "it lies")
+
+    monkeypatch.setattr(ReplicationService, "_read_acks", fail)
+    async with region_alone() as (_, address), linked(address) as liar:
+        await liar.open()
+        async with asyncio.timeout(30):
+            assert await liar.end() == ("INVALID_ARGUMENT", "region 2: it lies")
 
 
 @pytest.mark.parametrize("claimed", [ENTRIES + 1, 1 << 40])

@@ -12,6 +12,7 @@ import pytest
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.region.links.link import LinkState
+from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.replication.server import Context, Requests
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb
@@ -22,6 +23,7 @@ from tests.replication.regions import (
     addresses,
     converged,
     live_regions,
+    meshed,
     until,
 )
 
@@ -30,8 +32,7 @@ NOBODY = "127.0.0.1:1"
 
 
 async def test_three_regions_converge() -> None:
-    where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with meshed() as regions:
         for _ in range(50):
             for region in regions:
                 region.add(3)
@@ -55,8 +56,7 @@ async def test_a_peer_that_starts_late_gets_what_it_missed() -> None:
 
 
 async def test_links_log_the_very_bytes_that_were_issued() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         first.call("XADD", "s", "*", "f", "v")
         first.call("DEL", "s")
         await converged([first, second])
@@ -67,16 +67,14 @@ async def test_links_log_the_very_bytes_that_were_issued() -> None:
 
 
 async def test_acks_reach_the_issuer() -> None:
-    where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with meshed() as regions:
         first = regions[0]
         first.add(5)
         await until(lambda: all(first.knows_of(peer).get(R1, 0) == 5 for peer in (R2, R3)))
 
 
 async def test_tombstones_go_when_they_are_stable_everywhere() -> None:
-    where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with meshed() as regions:
         regions[0].add(1)
         regions[0].call("DEL", "s")
         await converged(regions)
@@ -84,8 +82,7 @@ async def test_tombstones_go_when_they_are_stable_everywhere() -> None:
 
 
 async def test_an_idle_link_carries_no_batches() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         first.add(1)
         await converged([first, second])
         before = second.pulls[R1].stats.batches
@@ -95,8 +92,7 @@ async def test_an_idle_link_carries_no_batches() -> None:
 
 
 async def test_a_paused_link_pulls_nothing_until_it_is_resumed() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         first.add(1)
         await converged([first, second])
         second.pause(R1)
@@ -111,8 +107,7 @@ async def test_a_paused_link_pulls_nothing_until_it_is_resumed() -> None:
 
 
 async def test_pausing_and_resuming_at_once_leaves_a_working_link() -> None:
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         await until(lambda: second.pulls[R1].link.state is LinkState.LIVE)
         second.pause(R1)
         second.resume(R1)
@@ -141,8 +136,7 @@ async def test_effects_are_relayed_while_the_direct_link_is_down() -> None:
 
 
 async def test_a_paused_origin_is_not_relayed() -> None:
-    where = addresses()
-    async with live_regions(LiveRegion(number, where) for number in where) as regions:
+    async with meshed() as regions:
         first, second, third = regions
         third.pause(R1)
         first.add(1)
@@ -185,7 +179,9 @@ async def silent_peer(region: int = 1) -> AsyncIterator[str]:
 
     class Silent(rpc.ReplicationServicer):
         async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802
-            await context.write(pb.SyncResponse(welcome=pb.Welcome(protocol=1, region=region)))
+            await context.write(
+                pb.SyncResponse(welcome=pb.Welcome(protocol=PROTOCOL_VERSION, region=region))
+            )
             while True:
                 await context.write(
                     pb.SyncResponse(heartbeat=pb.Progress(durable_vv=encode_vv({R1: 1}), now_ms=1))

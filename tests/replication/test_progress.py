@@ -6,7 +6,7 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Progress, Stamps, Standing
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.replication.wire import decode_progress, encode_progress
 from crdtstream.v1 import replication_pb2 as pb
 

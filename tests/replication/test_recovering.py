@@ -155,7 +155,7 @@ async def test_a_peer_forgets_what_it_holds_unapplied_before_it_answers() -> Non
 
 
 @pytest.mark.parametrize("peer", [R1, R3], ids=["from the peer itself", "relayed"])
-async def test_what_is_held_unapplied_goes_before_the_answer_can_leave(peer: RegionId) -> None:
+async def test_held_batches_are_dropped_before_answering(peer: RegionId) -> None:
     """Not when the link begins again: by then another link may have brought what it waits for."""
     where = addresses()
     second = LiveRegion(2, where)

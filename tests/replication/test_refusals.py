@@ -1,4 +1,4 @@
-"""Who may pull from a region, asked as a stranger would: one call, and what is answered first."""
+"""Permission to pull from a region, asked as a stranger would: one call, and its first answer."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.replication.regions import LiveRegion, addresses
 
 
 class OpenFields(TypedDict, total=False):
-    """What a peer says of itself as it opens a call."""
+    """A peer's fields about itself as it opens a call."""
 
     protocol: int
     region: int
@@ -45,7 +45,7 @@ async def address() -> AsyncIterator[str]:
 async def answered(
     address: str, mark: str | None = None, **differs: Unpack[OpenFields]
 ) -> AsyncIterator[str]:
-    """What a region says to an Open: welcome, or the name of the status; the call stays open.
+    """The answer of a region to an Open: welcome, or the name of the status; the call stays open.
 
     `mark` is of the stranger's password; None: it says none.
     """
@@ -68,8 +68,14 @@ async def answered(
         ({}, "welcome"),
         ({"database_id": "other"}, "FAILED_PRECONDITION"),
         ({"protocol": PROTOCOL_VERSION + 1}, "FAILED_PRECONDITION"),
+        ({"protocol": PROTOCOL_VERSION - 1}, "FAILED_PRECONDITION"),
+        ({"protocol": 1}, "FAILED_PRECONDITION"),
         ({"region": 1}, "FAILED_PRECONDITION"),
         ({"region": 3}, "PERMISSION_DENIED"),
+        # What is refused is kept by region, with the reason, for whoever tries again.
+        ({"region": 0}, "INVALID_ARGUMENT"),
+        ({"region": 1024}, "INVALID_ARGUMENT"),
+        ({"database_id": "x" * 65}, "INVALID_ARGUMENT"),
     ],
 )
 async def test_only_a_peer_of_the_same_database_is_let_in(

@@ -8,7 +8,7 @@ from crdtstream.core.ids import IdMode, RegionId
 from crdtstream.database.database import WAITING
 from crdtstream.store.log import Fsync, MemoryLog
 from tests.harness.replies import of_type, rows_of
-from tests.replication.regions import LiveRegion, addresses, live_regions, until
+from tests.replication.regions import LiveRegion, addresses, meshed, until
 
 R1, R2 = RegionId(1), RegionId(2)
 
@@ -25,8 +25,7 @@ async def group_with_pending(first: LiveRegion, second: LiveRegion) -> None:
 @pytest.mark.parametrize("same_tick", [True, False])
 async def test_wait_waits_for_what_an_xack_tells(same_tick: bool) -> None:
     """In the tick of the XACK, and in a later one, when the effect has been issued."""
-    where = addresses(2)
-    async with live_regions(LiveRegion(number, where) for number in where) as (first, second):
+    async with meshed(2) as (first, second):
         await group_with_pending(first, second)
         assert first.call("XACK", "s", "g", "1-1") == 1
         if not same_tick:

@@ -1,9 +1,10 @@
-"""What comes over a link is checked before the core sees it."""
+"""Messages of a link are checked before the core sees them."""
 
+import tracemalloc
 from array import array
 
 import pytest
-import zstandard
+from backports.zstd import CompressionParameter, compress
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,16 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.errors import PeerError
 from crdtstream.replication.appends import FEED_BYTES
-from crdtstream.replication.wire import BatchPacker, BatchUnpacker, checked_batch
-from crdtstream.v1 import effects_pb2
+from crdtstream.replication.wire import (
+    BATCHES_MAX,
+    COUNTED_BYTES,
+    SAID_BYTES_MAX,
+    BatchPacker,
+    BatchUnpacker,
+    checked_batch,
+    decode_open,
+)
+from crdtstream.v1 import effects_pb2, replication_pb2
 from tests.harness.messages import BatchFields
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -51,7 +60,7 @@ def test_a_good_batch_passes() -> None:
 
 
 @given(st.lists(st.lists(st.binary(), min_size=2, max_size=8), min_size=1, max_size=5))
-def test_whatever_xadd_makes_passes(entries: list[list[bytes]]) -> None:
+def test_every_batch_of_xadds_passes(entries: list[list[bytes]]) -> None:
     fields = [encode_fields(entry[: len(entry) // 2 * 2]) for entry in entries]
     assert checked_batch(R2, batch_of(*fields)).count == len(fields)
 
@@ -120,7 +129,7 @@ def test_a_wrong_append_is_found_in_whichever_slice_it_stands() -> None:
         ({"count": 0}, "count: 0"),
         ({"count": 2}, "fields: too few bytes for 2 appends"),
         ({"fields": b""}, "fields: too few bytes for 1 append"),
-        ({"columns": b""}, "columns: they end too early"),
+        ({"columns": b""}, "columns: none"),
         ({"keys": []}, "keys: appends without a key"),
         ({"fields": LONG}, "fields: its size"),
         ({"context": effects_pb2.VersionVector(regions=[1], counts=[])}, "version vector"),
@@ -153,16 +162,60 @@ def test_a_frame_that_unpacks_to_too_much_is_refused_before_it_is_unpacked() -> 
         BatchUnpacker(R1, bytes_max=1 << 20).unpack(packed)
 
 
+def test_a_list_of_very_many_batches_is_refused_before_each_takes_memory() -> None:
+    """Empty ones take two bytes there, and forty here."""
+    unpacker = BatchUnpacker(R1, bytes_max=1 << 30)
+    packed = compress(b"\x0a\0" * (BATCHES_MAX.value + 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerError, match=r"batches\.zstd: more than 1048576 batches"):
+            unpacker.unpack(packed)
+        # The content, 2 MiB, and the pieces of it that the library joins; the batches would be 40.
+        assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("counted", [0, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 300, 1 << 14, 1 << 21])
+def test_lists_that_are_counted_are_read_as_others(
+    monkeypatch: pytest.MonkeyPatch, size: int, counted: int
+) -> None:
+    monkeypatch.setattr(COUNTED_BYTES, "value", counted)
+    batches = [bytes(size), b"x", bytes(size)]
+    assert BatchUnpacker(R1, bytes_max=1 << 30).unpack(BatchPacker().pack(batches)) == batches
+
+
+@pytest.mark.parametrize("content", [b"\x12\1x", b"\x0a" + b"\xff" * 11, b"\x0a", b"\x0a\5x"])
+def test_counted_bytes_that_are_no_list_are_refused(
+    monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    monkeypatch.setattr(COUNTED_BYTES, "value", 0)
+    with pytest.raises(PeerError, match=r"batches\.zstd: "):
+        BatchUnpacker(R1, bytes_max=1 << 20).unpack(compress(content))
+
+
 @pytest.mark.parametrize(
     "packed",
     [
         b"",
         b"no frame",
         BatchPacker().pack([b"x" * 100])[:-3],
-        zstandard.ZstdCompressor(write_content_size=False).compress(b"size unknown"),
-        zstandard.ZstdCompressor().compress(b"\xff\xff no list"),
+        compress(b"size unknown", options={CompressionParameter.content_size_flag: 0}),
+        compress(b"\xff\xff no list"),
     ],
 )
-def test_what_is_no_frame_is_refused(packed: bytes) -> None:
+def test_bytes_that_are_no_frame_are_refused(packed: bytes) -> None:
     with pytest.raises(PeerError, match=r"region 1: batches\.zstd"):
         BatchUnpacker(R1, bytes_max=1 << 20).unpack(packed)
+
+
+@pytest.mark.parametrize("field", ["membership", "incarnations", "histories"])
+def test_words_of_an_open_are_bounded(field: str) -> None:
+    """Everybody who reaches the port may send one."""
+    opening = replication_pb2.Open(region=R2, protocol=0)
+    setattr(opening, field, b"x" * SAID_BYTES_MAX)
+    assert decode_open(opening).region == R2
+    setattr(opening, field, b"x" * (SAID_BYTES_MAX + 1))
+    with pytest.raises(PeerError, match=f"{field}: 1048577 bytes are not within 1048576"):
+        decode_open(opening)

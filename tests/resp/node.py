@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import uvloop
 
+from crdtstream.certificates.watching import Certificates
 from crdtstream.core.effects import Record
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
 from crdtstream.settings import Limits, NodeSettings
 from crdtstream.store.errors import StoreError
@@ -47,21 +48,25 @@ class ObstinateLog(MemoryLog):
 
 
 class Node:
-    """What a test may ask of the node; everything goes through its event loop."""
+    """A node as tests use it; everything goes through its event loop."""
 
     def __init__(
         self,
         settings: NodeSettings,
         config_file: Path | None = None,
         peers: Iterable[int] = (),
+        certificates: Certificates | None = None,
     ) -> None:
+        self.certificates = certificates
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.log = ObstinateLog()
         self.region = make_region(settings.region, peers, clock=time.perf_counter_ns)
         self.replica = self.region.replica
         self.database = self.region.database
         self.engine = Engine(self.region, self.log)
-        self.server = RespServer(self.engine, settings, config_file=config_file)
+        self.server = RespServer(
+            self.engine, settings, config_file=config_file, certificates=certificates
+        )
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self._is_up = threading.Event()
         self._task: asyncio.Task[None] | None = None
@@ -69,6 +74,10 @@ class Node:
     @property
     def port(self) -> int:
         return self.server.port
+
+    @property
+    def tls_port(self) -> int:
+        return self.server.tls_port
 
     def start(self) -> None:
         self.thread.start()
@@ -112,7 +121,7 @@ class Node:
         self.loop.run_until_complete(self._main())
 
     async def _main(self) -> None:
-        await self.server.start("127.0.0.1", 0)
+        await self.server.start("127.0.0.1", 0, None if self.certificates is None else 0)
         self._is_up.set()
         await self.engine.begin()
         await self.engine.run()
@@ -122,9 +131,11 @@ class RawClient:
     """Bytes to and from a node."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.socket: socket.socket = socket.create_connection(
+            ("127.0.0.1", port), timeout=PATIENCE_S
+        )
 
-    def __enter__(self) -> "RawClient":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -183,8 +194,9 @@ def running(
     config_file: Path | None = None,
     *,
     peers: Iterable[int] = (),
+    certificates: Certificates | None = None,
 ) -> Iterator[Node]:
-    node = Node(node_settings or settings(), config_file, peers)
+    node = Node(node_settings or settings(), config_file, peers, certificates)
     node.start()
     try:
         yield node

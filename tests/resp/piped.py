@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.region.ready import Ready
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.server import RespServer
@@ -145,7 +145,7 @@ def untimed(replies: bytes) -> bytes:
 
 @dataclass
 class Step:
-    """What one client sends in one tick, how it is cut, and how time goes on then.
+    """One client's bytes of one tick, their cuts, and the time that passes after them.
 
     Attributes:
         ms: goes by behind it; the region takes note, and a tick ends.
@@ -197,7 +197,7 @@ def lines(*texts: str) -> list[bytes]:
 
 
 def calls_of(do: Callable[[], None]) -> int:
-    """How many functions of Python and of C are called."""
+    """Number of calls of functions of Python and of C."""
     calls = 0
 
     def note(_frame: object, event: str, _arg: object) -> None:

@@ -152,13 +152,15 @@ def age(node: Node, client_ids: Iterable[int], ms: int) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_redis_s_words(r: Any, line: str, error: str) -> None:
+def test_wrong_arguments_get_the_errors_of_redis(r: Any, line: str, error: str) -> None:
     with pytest.raises(redis.ResponseError) as caught:
         r.execute_command("CLIENT", *line.split())
     assert str(caught.value) == error
 
 
-def test_who_waits_without_a_connection_can_be_unblocked(node: Node, client: RawClient) -> None:
+def test_a_waiting_client_without_a_connection_can_be_unblocked(
+    node: Node, client: RawClient
+) -> None:
     """The database may have clients that are not connected to this server."""
     session = node.call(node.database.open_session)
     argv = b"XREAD BLOCK 0 STREAMS nowhere $".split()

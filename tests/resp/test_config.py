@@ -3,7 +3,6 @@
 import contextlib
 import stat
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from crdtstream.region.checkpointing import refusal_of_log_bytes
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file, with_values
 from crdtstream.settings import load_settings
 from tests.resp.node import Node, running
-
-
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
-
 
 # --- GET and SET --------------------------------------------------------------------------------
 
@@ -105,7 +97,26 @@ def test_every_place_names_the_redis_version_that_is_set(node: Node, r: Any, ver
             "normal 1",
             "Wrong number of arguments in buffer limit configuration.",
         ),
-        ("client-output-buffer-limit", "pubsub 0 0 0", "Only the class normal can be set."),
+        *[
+            ("client-output-buffer-limit", value, reason)
+            for value, reason in (
+                ("", "Wrong number of arguments in buffer limit configuration."),
+                ("wrong 0 0 0", "Invalid client class specified in buffer limit configuration."),
+                ("master 0 0 0", "Invalid client class specified in buffer limit configuration."),
+            )
+        ],
+        *[
+            (
+                "client-output-buffer-limit",
+                f"normal 0 0 0 pubsub {numbers}",
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.",
+            )
+            for numbers in ("x 0 0", "0 -1 0", "0 0 1s", "0 0 -1", f"{1 << 63} 0 0")
+        ],
+        ("maxmemory-clients", "x", "argument must be a memory or percent value"),
+        ("maxmemory-clients", "-1", "argument must be a memory or percent value"),
+        ("maxmemory-clients", "101%", "argument must be between 0 and 100 inclusive"),
+        ("maxmemory-clients", "%", "argument must be a memory or percent value"),
         *[
             (
                 "max_replication_lag_ms",
@@ -137,12 +148,12 @@ def test_a_value_that_is_not_taken_is_refused_with_its_name(
     assert r.config_get(name) == before
 
 
-def test_what_is_true_already_can_be_set(r: Any) -> None:
+def test_current_values_can_be_set_again(r: Any) -> None:
     for name, value in r.config_get("*").items():
-        if name in ("bind", "crdt_region", "databases", "dir", "port", "tcp-backlog"):
+        if name in ("aclfile", "bind", "crdt_region", "databases", "dir", "tcp-backlog"):
             with pytest.raises(redis.ResponseError, match="can't set immutable config"):
                 r.config_set(name, value)
-        elif name != "client-output-buffer-limit":
+        else:
             assert r.config_set(name, value) is True, name
 
 
@@ -151,7 +162,7 @@ def test_limits_count_for_new_connections_and_for_replies_at_once() -> None:
         r.config_set("client-output-buffer-limit", "normal 1mb 0 0")
         r.config_set("proto-max-bulk-len", "2mb")
         r.config_set("client-query-buffer-limit", "3mb")
-        assert node.server.limits.output_buffer_bytes_max == 1 << 20
+        assert node.server.limits.output.normal.hard == 1 << 20
         assert node.server.limits.request.bulk_bytes_max == 2 << 20
         assert node.server.limits.request.request_bytes_max == 3 << 20
         shown = r.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
@@ -214,7 +225,8 @@ def test_rewrite_puts_what_was_set_into_the_file_and_nothing_else(tmp_path: Path
         r.config_set("stream-node-max-entries", 50)
         r.config_set("maxclients", 7)
         r.config_set("slowlog-log-slower-than", -1)
-        r.config_set("client-output-buffer-limit", "normal 64mb 0 0")
+        r.config_set("client-output-buffer-limit", "normal 64mb 1mb 7 pubsub 16mb 0 0")
+        r.config_set("maxmemory-clients", "5%")
         r.config_set("crdt_xadd_id_uniqueness_mode", "liberal")
         r.config_set("max_replication_lag_effects", 10_000)
         r.config_set("save", "")
@@ -230,12 +242,18 @@ requirepass = ''
 stream_node_max_entries = 50   # as in Redis
 crdt_xadd_id_uniqueness_mode = "liberal"
 max_replication_lag_effects = 10000
+maxmemory_clients = "5%"
 slowlog_log_slower_than = -1
 
 [limits]
 # Many, as there is room.
 clients_max = 7
 output_buffer_bytes_max = 67108864
+output_buffer_bytes_soft = 1048576
+output_buffer_soft_s = 7
+pubsub_buffer_bytes_max = 16777216
+pubsub_buffer_bytes_soft = 0
+pubsub_buffer_soft_s = 0
 
 [[peers]]
 region = 2
@@ -249,7 +267,7 @@ address = "127.0.0.1:7382"
     assert settings.slowlog_log_slower_than == -1
 
 
-def test_what_the_environment_says_does_not_get_into_the_file(
+def test_config_rewrite_writes_no_values_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "region-1.toml"

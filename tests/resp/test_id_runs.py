@@ -51,7 +51,7 @@ def streams_of(side: Side) -> list[object]:
 
 
 def pending_of(side: Side) -> list[object]:
-    """What is pending in each group: every NACK, by consumer and in all."""
+    """Pending entries of each group: every NACK, by consumer and in all."""
     found: list[object] = []
     replica = side.region.replica
     for key in sorted(replica):
@@ -282,7 +282,7 @@ HAPPENED: dict[str, tuple[list[tuple[int, str]], int, int]] = {
 
 @of_each_kind
 @pytest.mark.parametrize("happened", HAPPENED)
-def test_what_stops_a_run(kind: Kind, happened: str) -> None:
+def test_events_before_a_run_may_stop_it(kind: Kind, happened: str) -> None:
     before, xacks, xdels = HAPPENED[happened]
     steps = [*beginning(), *[Step(client, lines(text), ms=1) for client, text in before]]
     steps += [Step(3, lines("PING"), ms=10), Step(0, kind.pipeline(*range(1, 9)))]
@@ -532,13 +532,13 @@ def test_a_run_of_xdels_finds_nothing_without_a_stream() -> None:
 
 
 def in_runs(kind: Kind, sent: list[bytes]) -> list[int]:
-    """How many commands each run has that is found in these bytes."""
+    """Number of commands of each run that is found in these bytes."""
     found = list(RequestParser(RequestLimits()).parse(b"".join(sent)))
     return [len(one) for one in found if isinstance(one, kind.run)]
 
 
 @of_each_kind
-def test_what_is_a_run(kind: Kind) -> None:
+def test_commands_of_one_form_in_a_row_are_a_run(kind: Kind) -> None:
     pipeline, line = kind.pipeline, kind.line
     other = XDEL if kind is XACK else XACK
     for sent, runs in (

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,12 +19,6 @@ ALL = [
     *BY_DEFAULT[:8],
     *["Commandstats", "Errorstats", "Latencystats", "Cluster", "Keyspace", "Crdt"],
 ]
-
-
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
 
 
 def titles(node: Node, *sections: bytes) -> list[str]:

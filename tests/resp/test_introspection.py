@@ -1,6 +1,5 @@
 """COMMAND, and the programs that ask it: redis-cli's hints and help, iredis."""
 
-import contextlib
 import os
 import pty
 import re
@@ -14,19 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from crdtstream.commands.documentation.manual import pages
 from tests.conftest import program
 from tests.resp.node import PATIENCE_S, Node, RawClient, request
 
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
-
-
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
 
 
 # --- Replies ------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def take(node: Node, r: Any, ms: int) -> None:
         r.execute_command("DEBUG", "SLEEP", "0")
 
 
-def test_what_takes_long_is_an_event(node: Node, r: Any) -> None:
+def test_a_slow_command_is_a_latency_event(node: Node, r: Any) -> None:
     take(node, r, 9)
     assert r.latency_latest() == []
     take(node, r, 10)

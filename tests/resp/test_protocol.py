@@ -154,7 +154,7 @@ def test_malformed_input_behind_a_blocked_command_waits_its_turn(node: Node) -> 
         assert data.endswith(b"+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
 
 
-def test_who_sends_without_end_behind_a_blocked_command_is_cut_off(node: Node) -> None:
+def test_a_client_that_floods_behind_a_blocked_command_is_disconnected(node: Node) -> None:
     with node.client() as reader:
         reader.send(request(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"flood", b"$"))
         endless = request(b"ECHO", b"x" * 100_000) * 1000

@@ -1,19 +1,17 @@
-"""What needs a whole node: SHUTDOWN ends its process, CONFIG REWRITE changes its next start."""
+"""Tests with a whole node: SHUTDOWN ends its process, CONFIG REWRITE changes its next start."""
 
 from pathlib import Path
 
 import pytest
 import redis
 
-from tests.live.cluster import cluster_of
+from tests.live.cluster import running_regions
 
 pytestmark = pytest.mark.live
 
 
 def test_shutdown_ends_the_process_with_everything_acknowledged(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         client = node.connect()
         writer = node.connect().pipeline(transaction=False)
@@ -31,10 +29,8 @@ def test_shutdown_ends_the_process_with_everything_acknowledged(tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_what_rewrite_wrote_counts_after_the_next_start(tmp_path: Path) -> None:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+def test_rewritten_settings_hold_after_the_next_start(tmp_path: Path) -> None:
+    with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
         client = node.connect()
         client.config_set("maxclients", 77)

@@ -1,4 +1,4 @@
-"""What looks over clients' shoulders never shows a password."""
+"""Commands and logs that show other clients' commands never show a password."""
 
 import pytest
 

@@ -21,12 +21,6 @@ def node() -> Iterator[Node]:
         yield node
 
 
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
-
-
 def begin(node: Node) -> None:
     node.call(lambda: node.region.checkpointing.note_begun(node.engine.now()))
 

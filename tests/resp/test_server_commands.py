@@ -1,7 +1,6 @@
 """Commands about connections and the server: HELLO, CLIENT, CONFIG, INFO, WAIT …"""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,12 +9,6 @@ import redis
 from crdtstream.core.ids import RegionId
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
-
-
-@pytest.fixture
-def r(node: Node) -> Iterator[Any]:
-    with contextlib.closing(redis.Redis(port=node.port, protocol=2)) as client:
-        yield client
 
 
 def words(line: bytes) -> bytes:
@@ -273,8 +266,8 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
             client.socket.recv(1)
         client.socket.settimeout(10)
         one = RegionId(1)
-        node.call(lambda: node.region.learn(RegionId(2), {one: 2}))
-        node.call(lambda: node.region.learn(RegionId(3), {one: 1}))
+        node.call(lambda: node.region.stability.learn(RegionId(2), {one: 2}))
+        node.call(lambda: node.region.stability.learn(RegionId(3), {one: 1}))
         client.expect(b":2\r\n$4\r\ndone\r\n")
         other.ask(request(b"WAIT", b"2", b"20"), b":1\r\n")
         other.ask(request(b"MULTI") + request(b"WAIT", b"2", b"0"), b"+OK\r\n+QUEUED\r\n")
@@ -285,7 +278,7 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
     ("line", "counted"),
     [(b"WAIT 2 0", b":1\r\n"), (b"WAITAOF 1 2 0", b"*2\r\n:1\r\n:1\r\n")],
 )
-def test_who_is_unblocked_is_told_how_many_have_it_by_then(line: bytes, counted: bytes) -> None:
+def test_an_unblocked_wait_returns_the_count_of_that_moment(line: bytes, counted: bytes) -> None:
     with running(peers=(2, 3)) as node, node.client() as client, node.client() as other:
         client.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         client.read_reply()
@@ -306,7 +299,7 @@ def test_a_client_that_wrote_nothing_waits_for_nobody() -> None:
     with running(peers=(2, 3)) as node, node.client() as writer, node.client() as client:
         writer.send(request(b"XADD", b"s", b"*", b"f", b"v"))
         writer.read_reply()
-        node.call(lambda: node.region.learn(RegionId(2), {}))
+        node.call(lambda: node.region.stability.learn(RegionId(2), {}))
         client.ask(request(b"WAIT", b"1", b"0"), b":1\r\n")
 
 

@@ -1,4 +1,4 @@
-"""What commands took and which errors were answered: INFO commandstats, errorstats, latencystats.
+"""Times of commands and counts of error replies: INFO commandstats, errorstats, latencystats.
 
 The numbers of the histogram are Redis's: those in the tables below were read off a redis-server
 8.2.3 that was told to sleep, or by recomputing what it printed.
@@ -106,7 +106,7 @@ def test_a_command_that_fails_was_called_and_one_that_is_refused_was_not(r: Any)
     assert r.info("stats")["total_error_replies"] == 4
 
 
-def test_what_exec_runs_counts_by_itself_and_what_is_queued_does_not(r: Any) -> None:
+def test_commands_are_counted_when_exec_runs_them_and_not_when_queued(r: Any) -> None:
     pipe = r.pipeline(transaction=True)
     pipe.xadd("multi", {"f": "v"}, id="5-*")
     pipe.xadd("multi", {"f": "v"}, id="1-1")

@@ -193,7 +193,7 @@ HAPPENED: dict[str, tuple[list[tuple[int, str]], int]] = {
 
 
 @pytest.mark.parametrize("happened", HAPPENED)
-def test_what_stops_a_run(happened: str) -> None:
+def test_events_before_a_run_may_stop_it(happened: str) -> None:
     before, runs = HAPPENED[happened]
     steps = [Step(client, lines(text), ms=1) for client, text in before]
     steps += [Step(3, lines("PING"), ms=10), Step(0, pipeline(20)), Step(2, lines("MULTI", "EXEC"))]
@@ -265,6 +265,7 @@ def test_a_run_finds_a_stream_ended_though_the_clock_was_not_looked_at() -> None
 
 
 def without_password(side: Side) -> None:
+    side.database.users.default.is_nopass = False
     side.connections[0].session.authenticated = False
 
 
@@ -287,7 +288,7 @@ REFUSED: dict[str, Callable[[Side], None]] = {
 
 @pytest.mark.parametrize("pipelined", [pipeline, mixed_pipeline])
 @pytest.mark.parametrize("refusal", REFUSED)
-def test_what_is_refused_one_by_one_is_refused_in_a_run(
+def test_xadds_refused_one_by_one_are_refused_in_a_run(
     refusal: str, pipelined: Callable[[int], list[bytes]]
 ) -> None:
     async def told() -> bytes:
@@ -383,6 +384,25 @@ def test_a_mixed_run_goes_on_above_the_floor_of_a_key_that_expired() -> None:
     first, _, second = re.findall(rb"\d+-\d+", mixed_run(r1.replica, Millis(r1.now), run))
     assert [first, second] == ids_in_x(r1)
     assert first > b"5000-0"
+
+
+def test_a_mixed_run_is_told_of_by_registers_and_image() -> None:
+    """Last IDs are as after single commands, and a checkpoint has them."""
+    whole, single = Node(1), Node(1)
+    for node in (whole, single):
+        node.run("XADD x * f v", "XADD y * f v")
+        node.cut()
+        node.checkpoints.finish(node.replica)
+        node.now += 5
+    run = mixed_of(b"x", b"y", b"x")
+    run.streams = fitting(whole.replica, run, 0, None)
+    mixed_run(whole.replica, Millis(whole.now), run)
+    single.run(*[f"XADD {key} * f v" for key in ("x", "y", "x")])
+    assert whole.digest == single.digest
+    whole.cut()
+    whole.checkpoints.finish(whole.replica)
+    whole.restart()
+    assert whole.digest == single.digest
 
 
 def test_a_mixed_run_ends_where_a_floor_leaves_too_few_ids() -> None:
@@ -500,7 +520,7 @@ MALFORMED: dict[str, tuple[list[bytes], bytes, bytes, int]] = {
 
 
 @pytest.mark.parametrize("slip", MALFORMED)
-def test_what_is_malformed_is_in_no_run(slip: str) -> None:
+def test_malformed_xadds_are_in_no_run(slip: str) -> None:
     requests, right, wrong, in_run = MALFORMED[slip]
     sent = b"".join(requests).replace(right, wrong, 1)
     assert check_reads(XaddRuns(), sent) == in_run
@@ -559,7 +579,7 @@ def test_a_client_is_taken_to_go_on_as_it_did() -> None:
         ([one.replace(b"$1\r\n*", b"$01\r\n*") for one in pipeline(2)], 0),
     ],
 )
-def test_what_is_a_run(sent: list[bytes], in_runs: int) -> None:
+def test_commands_of_one_form_in_a_row_are_a_run(sent: list[bytes], in_runs: int) -> None:
     assert parse(b"".join(sent))[2] == in_runs
 
 

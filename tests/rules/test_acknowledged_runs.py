@@ -11,7 +11,7 @@ from tests.harness.replies import list_of
 
 
 def pending(node: Node) -> list[str]:
-    """What is pending of group g in this region."""
+    """Pending entries of group g in this region."""
     return [row[0] for row in list_of(list, node("XPENDING x g - + 100"))]
 
 
@@ -39,7 +39,7 @@ def test_an_interval_does_not_take_the_entry_at_its_from() -> None:
     assert pending(r2) == ["1-0", "2-0", "4-0"]
 
 
-def test_what_xgroup_setid_passed_over_is_acknowledged_by_nobody() -> None:
+def test_entries_that_xgroup_setid_skipped_are_acknowledged_by_no_region() -> None:
     r1, r2 = Node(1), Node(2)
     with_entries(r1, r2, upto=4)
     r1.run("XGROUP SETID x g 3")
@@ -66,7 +66,7 @@ def test_given_up_entries_of_a_run_read_before_a_lower_create_are_handed_out_aga
     assert {"3-0", "4-0", "5-0"} <= {*handed_out, *read(r2)}
 
 
-def test_what_was_acknowledged_before_a_consumer_goes_is_told() -> None:
+def test_xacks_before_a_delconsumer_of_the_tick_are_replicated() -> None:
     """XACK and DELCONSUMER in one tick: the run up to the hole is measured before there is one."""
     r1, r2 = Node(1), Node(2)
     with_entries(r1, r2, upto=3)

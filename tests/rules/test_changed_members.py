@@ -8,7 +8,8 @@ from crdtstream.core.clock import Dot
 from crdtstream.core.effects import ChangeMembers, EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.members import ForkError, Members, apply
-from crdtstream.core.wire.codec import BatchError, encode_batch
+from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
+from crdtstream.v1 import effects_pb2 as pb
 from tests.core.every_kind import columns
 from tests.harness.members import ADOPT, decide
 from tests.harness.regions import Node, sync
@@ -35,7 +36,7 @@ def test_every_region_has_the_members_that_one_tells() -> None:
 
 
 def test_two_that_tell_one_decision_tell_it_once() -> None:
-    """Whoever knows a decision may issue it; regions converge in whatever order they hear."""
+    """Every region that knows a decision may issue it; regions converge in any order of arrival."""
     r1, r2, r3 = Node(1), Node(2), Node(3)
     for node in (r2, r1):
         decide(node, ADOPT)
@@ -49,6 +50,17 @@ def test_two_that_tell_one_decision_tell_it_once() -> None:
     sync(r1, r2, r3)
     assert r1.digest == r2.digest == r3.digest
     assert r1.replica.members == r2.replica.members == r3.replica.members
+
+
+def test_an_effect_that_this_version_does_not_know_ends_the_link() -> None:
+    """M21: a node of before there were members hears of a removal, and does not pass it over."""
+    message = pb.EffectBatch.FromString(
+        encode_batch(batch(1, 1, ChangeMembers(1, Members().hash, ADOPT)))
+    )
+    # To such a node it is an effect of no kind.
+    message.others[0].ClearField("change_members")
+    with pytest.raises(BatchError, match="an effect this version does not know; upgrade this node"):
+        decode_batch(message.SerializeToString())
 
 
 def test_a_batch_of_another_history_changes_nothing() -> None:

@@ -1,15 +1,18 @@
-"""What a checkpoint has is the state at its cut, byte for byte, whatever happens until it is
-written; and a region that begins with one goes on as if it had never ended."""
+"""A checkpoint is the state at its cut, byte for byte, whatever happens until it is written.  A
+region that begins with one goes on as if it had never ended."""
+
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from crdtstream.core.checkpoint.contents import ContentError
-from crdtstream.core.ids import IdMode
+from crdtstream.core.checkpoint.contents import ContentError, KeyContent, packed, unpacked
+from crdtstream.core.checkpoint.parts import Image, Kind
+from crdtstream.core.ids import IdMode, RegionId
 from tests.conftest import examples
-from tests.harness.regions import Node
+from tests.harness.regions import Node, nodes_of
 from tests.harness.sizes import SIZES
 from tests.rules.test_convergence import LINES, Regions
 
@@ -102,8 +105,8 @@ def test_a_checkpoint_writes_what_changed_and_nothing_else() -> None:
         "XDEL k 1-1",
     ],
 )
-def test_what_changes_a_key_is_in_the_next_checkpoint(line: str) -> None:
-    """What there is then is compared when the checkpoint is finished."""
+def test_every_change_of_a_key_is_in_the_next_checkpoint(line: str) -> None:
+    """The state at the cut is compared when the checkpoint is finished."""
     node = Node(1)
     node.run("XADD k 1-1 f v", "XADD k 2-1 f v", "XGROUP CREATE k g 0")
     node.cut()
@@ -116,6 +119,27 @@ def test_what_changes_a_key_is_in_the_next_checkpoint(line: str) -> None:
     assert node.digest == before
 
 
+def test_a_window_goes_from_its_image_with_the_stream() -> None:
+    """The key has expired, and stayed for a group that was made meanwhile; its window is empty."""
+    node, other = nodes_of(1, 2)
+    node.run("XADD k IDMP p a * f v")
+    other.pull(node)
+    other.run("PEXPIRE k 100")
+    node.run("XGROUP CREATE k g 0")
+    other.now += 1000
+    other.expire()
+    node.pull(other)
+    assert node("XINFO GROUPS k")
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.run("XGROUP DESTROY k g")
+    assert node("EXISTS k") == 0
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    # An image of a window without a stream would be refused.
+    node.restart()
+
+
 def test_a_checkpoint_of_another_region_is_refused() -> None:
     node = Node(1)
     node.run("XADD k 1-1 f v")
@@ -123,6 +147,35 @@ def test_a_checkpoint_of_another_region_is_refused() -> None:
     node.checkpoints.finish(node.replica)
     with pytest.raises(ContentError, match="region 1"):
         Node(2).replica.restore(node.checkpoints.images.values())
+
+
+def with_tombstones_twice(image: Image) -> Image:
+    key = unpacked(image.head, KeyContent)
+    key.tombstones.extend([(b"g", {RegionId(1): 1}), (b"g", {RegionId(1): 1})])
+    return image._replace(head=packed(key))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "reason"),
+    [
+        (Kind.KEY, with_tombstones_twice, "tombstones of one group twice"),
+        (Kind.NODE, lambda image: image._replace(head=image.head[:-1]), "a macro node's head has"),
+        (Kind.NODE, lambda image: image._replace(lane=1024), "entries of a lane 1024"),
+    ],
+)
+def test_an_image_that_says_what_cannot_be_is_refused_at_a_start(
+    kind: Kind, change: Callable[[Image], Image], reason: str
+) -> None:
+    """Then the checkpoint before it is read; other errors would end the start."""
+    node = Node(1)
+    node.run("XADD k 1-1 f v")
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    images = [
+        change(image) if image.kind is kind else image for image in node.checkpoints.images.values()
+    ]
+    with pytest.raises(ContentError, match=reason):
+        Node(1).replica.restore(images)
 
 
 # Seconds on a quiet machine; the bound is for a busy one.

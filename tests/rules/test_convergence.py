@@ -33,8 +33,8 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.codec import BatchError, decode_batch
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from crdtstream.region.links.readiness import Answer, DatabaseIdentity, Readiness
-from crdtstream.sim.checks import shown, wrong_retries
+from crdtstream.region.readiness import Answer, DatabaseIdentity, Readiness
+from crdtstream.sim.facts import shown, wrong_retries
 from crdtstream.sim.model import READ_AS, Issued, model, skipped, unfold
 from tests.conftest import examples
 from tests.harness.peers import peers_of
@@ -53,7 +53,7 @@ def test_the_model_reads_every_kind_of_effect() -> None:
 
 
 def append_rows(node: Node, batch: int, row: int, count: int) -> None:
-    """What a program appends in bulk; a batch that is over is refused, and so is a string's key."""
+    """Append rows as a program does; a batch that is over is refused, and so is a string's key."""
     fields = b"*2\r\n$1\r\nf\r\n$1\r\nv\r\n"
     first = Numbered(b"q", batch, row)
     # Also what is too large to be taken.
@@ -137,7 +137,7 @@ def durable(facts: object) -> object:
 
 
 def positions(node: Node) -> object:
-    """What a region knows of its reading and no command shows."""
+    """A region's positions in its groups, which no command shows."""
     stream = node.replica.stream(b"x")
     return stream and [
         (
@@ -219,7 +219,7 @@ class Regions(SizedMachine):
                 node(line)
 
     def _issue(self, node: Node, what: str, *words: str, data: st.DataObject) -> None:
-        """What commands ask of the replica, without the choices that they make before."""
+        """Call the replica as commands do, without the choices that they make before."""
         replica = node.replica
         stream = replica.stream(b"x")
         if what == "append":
@@ -272,7 +272,7 @@ class Regions(SizedMachine):
 
     @rule(at=AT)
     def forget_stable(self, at: int) -> None:
-        """What all have heard of, and nothing from before that is on its way (``rules`` 3)."""
+        """Forget what all regions have, once nothing from before is on its way (``rules`` 3)."""
         node = self.nodes[at]
         vv = node.replica.vv
         for other in self.nodes:
@@ -331,7 +331,7 @@ class Regions(SizedMachine):
             self.check(node)
 
     def asked(self, node: Node) -> Readiness:
-        """What a region that recovers knows when all have answered it."""
+        """Readiness of a recovering region once all others have answered it."""
         region = RegionId(node.region)
         others = [other for other in self.nodes if other is not node]
         readiness = Readiness(

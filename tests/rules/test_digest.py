@@ -12,7 +12,6 @@ from hashlib import blake2b
 import pytest
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.digest import DIGEST_BYTES, digest_key, digest_keyspace
 from crdtstream.core.effects import IdempotentId, Mode
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.groups.mode import ModeRegister
@@ -21,7 +20,8 @@ from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.membership.members import Members, apply
-from crdtstream.core.state import State
+from crdtstream.core.whole.digest import DIGEST_BYTES, digest_key, digest_keyspace
+from crdtstream.core.whole.state import State
 from tests.membership.world import adopted, removal, renamed
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -31,7 +31,7 @@ HOME = ModeRegister(1, R1, Mode.HOME, R1)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is replicated of a key with one entry and one group.
+    """Replicated facts of a key with one entry and one group.
 
     Attributes:
         lane, n, entry_id, fields, idempotent: of the entry.
@@ -142,7 +142,7 @@ def test_the_digest_sees_every_replicated_fact(what: str) -> None:
     assert CHANGED[what].digest() not in {facts.digest() for facts in others}
 
 
-def test_which_key_it_is_counts() -> None:
+def test_the_name_of_a_key_is_part_of_its_digest() -> None:
     stream = State(R1, (), NodeLimits()).keys.stream_or_new(b"x")
     stream.set_last_id(R1, StreamId(1), 1)
     assert digest_keyspace({b"x": stream}, {}, {}, Members()) != digest_keyspace(

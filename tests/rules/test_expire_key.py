@@ -95,7 +95,7 @@ def test_a_clock_that_goes_back_and_forth_finds_the_key_over_each_time() -> None
         r2.now -= 5000
         assert r2("EXISTS x") == 1
     expiry = r2.replica._expiry
-    assert len(expiry._coming) + len(expiry._passed) < 100
+    assert len(expiry.coming) + len(expiry.passed) < 100
 
 
 def test_replay_repeats_decisions_and_not_clocks() -> None:
@@ -137,7 +137,7 @@ def expired_while_a_group_reads() -> tuple[Node, Node]:
     return r1, r2
 
 
-def test_what_begins_after_the_deadline_is_handed_out_by_groups_that_outlive_it() -> None:
+def test_entries_added_after_expiry_are_delivered_by_groups_that_outlive_it() -> None:
     r1, r2 = expired_while_a_group_reads()
     assert str(r2.run("XADD x 5 f v")).startswith(
         "ERR The ID specified in XADD is equal or smaller"
@@ -197,11 +197,10 @@ def test_the_floor_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_what_hangs_on_a_create_goes_with_it(order: tuple[int, ...]) -> None:
+def test_xacks_and_modes_of_a_group_are_removed_with_its_create(order: tuple[int, ...]) -> None:
     """R1's group is deleted by expiry while R2 makes one of the same name, unaware of R1's.
 
-    What R3 acknowledged, and which home it set, spoke of R1's group only.  R4 hears of the three in
-    every order.
+    R3's XACK and its home belong to R1's group only.  R4 hears of the three in every order.
     """
     r1, r2, r3, r4 = nodes = [Node(1), Node(2), Node(3), Node(4)]
     r1.run("XADD x 1 f v", "XADD x 2 f v", "XADD y 1 f v")

@@ -110,7 +110,7 @@ def test_dollar_in_one_region_and_zero_in_another_skips_nothing() -> None:
     assert r1("XREADGROUP GROUP g a STREAMS x >") == {"x": [f"{ms}-0" for ms in range(1, 101)]}
 
 
-def test_what_is_pending_is_not_delivered_anew_when_the_start_moves_back() -> None:
+def test_pending_entries_are_not_delivered_again_when_the_start_moves_back() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run("XADD x 1 f v", "XADD x 2 f v")
     sync(r1, r2)

@@ -7,7 +7,7 @@ import pytest
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import AckFrontier, SetGroupMode
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.changes import Add, JoinToken
+from crdtstream.core.member_changes import Add, JoinToken
 from crdtstream.database.database import WAITING
 from tests.harness.clients import Clients
 from tests.harness.group_modes import (
@@ -135,7 +135,7 @@ def test_force_at_the_home_hands_over_all_the_same() -> None:
         ("RESET x g", "ERR unknown subcommand 'RESET'. Try CRDT.XGROUP HELP."),
     ],
 )
-def test_what_is_wrong_is_refused(line: str, error: str) -> None:
+def test_wrong_arguments_are_refused(line: str, error: str) -> None:
     r1 = Node(1)
     r1.run("XGROUP CREATE x g 0 MKSTREAM")
     before = len(issued(r1))
@@ -231,7 +231,7 @@ def test_a_late_xack_counts_in_whichever_order_it_meets_a_second_handover() -> N
         sync(r1, r2, r3)
 
 
-def test_what_the_new_home_had_handed_out_before_is_not_handed_out_again() -> None:
+def test_a_new_home_does_not_repeat_its_earlier_deliveries() -> None:
     r1, r2 = regions()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
     sync(r1, r2)
@@ -299,7 +299,7 @@ def test_a_create_with_a_lower_start_is_not_lost_in_a_handover() -> None:
         assert pending(r2) == ["10-1", "20-1"]
 
 
-def test_what_a_region_had_jumped_over_is_handed_out_when_it_becomes_the_home() -> None:
+def test_a_new_home_delivers_entries_that_its_setid_had_skipped() -> None:
     r1, r2 = Node(1), Node(2)
     r1.run(*[f"XADD x {ms} f v" for ms in (1, 2, 3)], "XGROUP CREATE x g 0")
     sync(r1, r2)
@@ -469,7 +469,7 @@ def test_partitioned_only_the_owner_tells_what_was_acknowledged() -> None:
     assert list(told_there.intervals) == [2]
 
 
-def test_what_was_acknowledged_before_the_change_in_one_tick_is_told() -> None:
+def test_xacks_before_a_mode_change_of_the_tick_are_replicated() -> None:
     r1, r2 = regions()
     r2.run("XADD x 20-2 f v", "XGROUP CREATE x g 0")
     sync(r1, r2)

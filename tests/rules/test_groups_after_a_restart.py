@@ -1,16 +1,9 @@
-"""What a group knows of its reading is in the checkpoint: it reads on as if nothing had ended."""
+"""Positions of a group are in the checkpoint: it reads on as if nothing had ended."""
 
+from tests.harness.members import save_and_restart
 from tests.harness.regions import Node, sync
 
 TEN = [f"{ms}-0" for ms in range(1, 11)]
-
-
-def save_and_restart(node: Node) -> None:
-    """SAVE, then kill -9."""
-    node.cut()
-    node.checkpoints.finish(node.replica)
-    node.restart()
-    assert len(node.log) == node.checkpoints.records, "nothing is left to replay"
 
 
 def read(node: Node) -> list[str]:
@@ -33,7 +26,7 @@ def test_a_group_that_was_set_back_delivers_again_what_it_had_acknowledged() -> 
 
 
 def test_a_region_that_becomes_home_delivers_what_it_had_left_out() -> None:
-    """What it jumped was for others to deliver; alone, it goes back over it."""
+    """Entries that it skipped were for others to deliver; alone, it goes back to them."""
     r1, r2 = Node(1), Node(2)
     with_ten(r1)
     sync(r1, r2)

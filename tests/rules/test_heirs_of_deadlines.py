@@ -25,7 +25,7 @@ def let_pass(ms: int, *nodes: Node) -> None:
 
 
 def deletes(node: Node) -> int:
-    """How many deletes of keys whose time was over the region has issued."""
+    """Number of deletes of expired keys that the region has issued."""
     return sum(isinstance(effect, DELETES) for effect in issued(node))
 
 

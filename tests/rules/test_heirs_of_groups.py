@@ -45,7 +45,7 @@ def home_3(count: int = 3, entries: int = 4) -> list[Node]:
 
 
 def test_the_heir_goes_on_from_what_is_known_to_be_acknowledged() -> None:
-    """What the home handed out and nobody acknowledged comes again, and nothing else does."""
+    """Entries that the home delivered come again, except those known to be acknowledged."""
     r1, r2, r3 = nodes = home_3(entries=6)
     assert pending(r3) == ["200-3", "300-1", "400-2", "500-3", "600-1"]
     # Of lane 1 in a row, and so it is known; of lane 3 not.
@@ -112,7 +112,7 @@ def test_a_removed_region_stands_for_its_heir_as_a_home() -> None:
     assert effect.home == 2, "a handover to a removed region would reach nobody"
 
 
-def test_what_the_heir_had_handed_out_itself_does_not_come_again() -> None:
+def test_the_heir_does_not_repeat_its_own_deliveries() -> None:
     r1, r2, r3 = nodes = members()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
     sync(*nodes)
@@ -239,7 +239,7 @@ def test_a_mode_that_names_the_removed_region_is_one_whenever_it_comes() -> None
     assert outcomes[0][1] == ["200-2", "300-2", "400-3"]
 
 
-def test_what_the_heir_had_read_is_kept_alike_whenever_the_mode_comes() -> None:
+def test_the_heir_keeps_its_position_in_any_order_of_mode_and_removal() -> None:
     """Every region hands out; region 2 makes region 3 the home while region 1 removes that."""
     outcomes = []
     for order in permutations(range(3)):
@@ -277,7 +277,7 @@ def test_a_handover_of_the_removed_region_that_comes_late_counts() -> None:
         assert owners(r1) == {"200-3": "", "300-1": "", "400-2": ""}
 
 
-def test_what_is_acknowledged_on_the_way_is_not_handed_out_in_either_order() -> None:
+def test_the_heir_skips_an_xack_in_flight_in_either_order_of_arrival() -> None:
     for order in permutations(range(2)):
         r1, r2, r3 = home_3()
         r3.run("XACK x g 200-3")
@@ -288,7 +288,7 @@ def test_what_is_acknowledged_on_the_way_is_not_handed_out_in_either_order() -> 
         sync(r1, r2)
 
 
-def test_what_the_heir_acknowledged_is_told_before_it_takes_over() -> None:
+def test_xacks_of_the_heir_are_replicated_before_it_takes_over() -> None:
     """Of the tick in which it issues the removal itself, as of any tick before."""
     r1, r2, _ = nodes = members()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")

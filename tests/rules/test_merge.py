@@ -52,11 +52,11 @@ class Merges(Regions):
             self.check(self.nodes[at])
 
     def take_next(self, node: Node, source: Node) -> bool:
-        """What a region that recovers cannot have from a log, it takes over with a state."""
+        """A recovering region takes over a state if no log has the effects that it lacks."""
         return super().take_next(node, source) or took_over(node, source)
 
     def teardown(self) -> None:
-        """What no log has any more comes by a state."""
+        """Effects that no log has any more arrive with a state."""
         if getattr(self, "nodes", []):
             sync_by_states(*self.nodes)
             for node in self.nodes:
@@ -124,7 +124,7 @@ class MoreMerges(Merges):
         """Never."""
 
     def check(self, node: Node) -> None:
-        """Where a trim with DELREF is applied, a run may grow, and is told of."""
+        """A run may grow where a trim with DELREF is applied, and is replicated."""
         self.note_issued(node)
         super().check(node)
 
@@ -301,9 +301,14 @@ class _Merged:
         if to != source:
             self.nodes[to].merge(self.nodes[source])
 
+    def teardown(self) -> None:
+        if getattr(self, "nodes", []):
+            sync_by_states(*self.nodes)
+        super().teardown()  # type: ignore[misc]
+
     @rule(at=AT)
     def forget_stable(self, at: int) -> None:
-        """What all have, and nothing from before that is on its way (``rules`` 3)."""
+        """Forget what all regions have, once nothing from before is on its way (``rules`` 3)."""
         vv = self.nodes[at].replica.vv
         for other in self.nodes:
             other.end_tick()
@@ -315,19 +320,9 @@ class _Merged:
 class MergedModes(_Merged, Modes):
     """Rule 13, where regions hear of each other by states."""
 
-    def teardown(self) -> None:
-        if getattr(self, "nodes", []):
-            sync_by_states(*self.nodes)
-        super().teardown()
-
 
 class MergedHandovers(_Merged, Handovers):
     """Without FORCE each entry is handed out once, though regions hear of each other by states."""
-
-    def teardown(self) -> None:
-        if getattr(self, "nodes", []):
-            sync_by_states(*self.nodes)
-        super().teardown()
 
 
 TestMerges = pytest.mark.timeout(900)(Merges.TestCase)

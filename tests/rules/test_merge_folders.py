@@ -1,4 +1,4 @@
-"""What was taken over with a state, in memory and on disk: macro nodes, checkpoints, restarts."""
+"""A state that was taken over, in memory and on disk: macro nodes, checkpoints, restarts."""
 
 import pytest
 

@@ -77,7 +77,7 @@ def test_all_that_is_local_goes_with_the_creates() -> None:
     assert read(r2) == ["140-1", "150-1"]
 
 
-def test_what_was_still_to_be_said_goes_with_the_creates() -> None:
+def test_unsent_runs_of_a_group_are_dropped_with_its_creates() -> None:
     r1, r2 = read_by_both()
     r2("XACK x g 110-1")
     r1.run("XGROUP DESTROY x g", "XGROUP CREATE x g 0")
@@ -108,14 +108,14 @@ def test_local_facts_stay_while_one_of_the_creates_lives() -> None:
 # --- 3: intervals (C6) ----------------------------------------------------------------------------
 
 
-def test_what_is_newly_acknowledged_is_pending_no_more_and_is_skipped() -> None:
+def test_entries_acknowledged_in_the_merged_state_are_pending_no_more() -> None:
     r1, r2 = read_by_both()
     r1.run("XACK x g 110-1 120-1 130-1")
     merge_as_by_links(r2, r1)
     assert pending(r2) == ["140-1", "150-1"]
 
 
-def test_what_was_not_read_here_and_acknowledged_elsewhere_is_not_delivered() -> None:
+def test_unread_entries_acknowledged_in_the_merged_state_are_not_delivered() -> None:
     r1, r2 = regions()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
     sync(r1, r2)
@@ -136,7 +136,7 @@ def test_a_position_inside_a_newly_acknowledged_run_moves_to_its_end() -> None:
     assert read(r2) == ["3-1"]
 
 
-def test_what_was_set_back_on_purpose_is_delivered_though_it_is_known_to_be_acknowledged() -> None:
+def test_a_group_set_back_delivers_acknowledged_entries_after_a_merge() -> None:
     """C6: only intervals that are new here move a position."""
     r1, r2 = read_by_both()
     r1.run("XACK x g 110-1 120-1 130-1 140-1 150-1")
@@ -147,7 +147,7 @@ def test_what_was_set_back_on_purpose_is_delivered_though_it_is_known_to_be_ackn
     assert read(r2) == ["110-1", "120-1", "130-1", "140-1", "150-1", "160-1"]
 
 
-def test_what_was_claimed_again_stays_pending_though_it_is_known_to_be_acknowledged() -> None:
+def test_a_claimed_acknowledged_entry_stays_pending_after_a_merge() -> None:
     r1, r2 = read_by_both()
     r1.run("XACK x g 110-1 120-1")
     sync(r1, r2)
@@ -185,7 +185,7 @@ def test_owners_counts_and_the_order_of_claims_stay() -> None:
     assert owners(r2) == {"120-1": "", "140-1": "c", "150-1": "c"}
 
 
-def test_what_delconsumer_gave_up_stays_a_hole() -> None:
+def test_entries_given_up_by_delconsumer_stay_a_hole_after_a_merge() -> None:
     """The run that is vouched for does not reach over it after a merge."""
     r1, r2 = regions()
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v", "XADD x 3-1 f v")
@@ -208,7 +208,7 @@ def test_entries_that_come_late_with_low_ids_are_delivered() -> None:
     assert read(r2) == ["5-1"]
 
 
-def test_what_is_pending_elsewhere_is_not_pending_here() -> None:
+def test_entries_pending_in_the_merged_state_are_not_pending_here() -> None:
     r1, _ = read_by_both()
     r3 = Node(3)
     r3.merge(r1)
@@ -232,7 +232,7 @@ def test_two_states_in_a_row_leave_what_their_effects_would_leave() -> None:
 # --- 4: modes (C7, M12) ---------------------------------------------------------------------------
 
 
-def test_what_the_old_home_left_pending_is_pending_at_the_new_one() -> None:
+def test_entries_pending_at_the_old_home_are_pending_at_the_new_one() -> None:
     """M12: region 2 hears of the handover by region 3's state; 120 is pending, with nobody."""
     r1, r2, r3 = nodes = regions(3)
     home_with_pending(*nodes)
@@ -255,7 +255,7 @@ def test_a_handover_is_taken_in_also_if_another_setting_won() -> None:
 
 
 def test_an_empty_handover_takes_up_what_was_left_out() -> None:
-    """What region 2 jumped while others delivered too is its own to deliver once it is the home."""
+    """Region 2 skipped entries while others delivered too; as the home it delivers them itself."""
     r1, r2, r3 = nodes = regions(3)
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "XADD x 1-1 f v", "XADD x 2-1 f v")
     sync(*nodes)
@@ -312,7 +312,7 @@ def test_a_mode_that_is_stable_comes_with_its_create() -> None:
     assert read(r4) == []
 
 
-def test_who_delivers_is_settled_only_if_something_of_it_changed() -> None:
+def test_a_merge_without_a_mode_takes_up_no_skipped_entries() -> None:
     """C7: a merge without settings does not take up what a client jumped."""
     r1, r2 = nodes = regions()
     home_with_pending(*nodes)
@@ -376,3 +376,11 @@ def test_a_partitioned_group_keeps_to_its_lanes() -> None:
     r3.pull(r1)
     merge_as_by_links(r2, r3)
     assert read(r2) == ["2-2"]
+
+
+def test_a_lane_that_others_deliver_is_left_to_them_whenever_it_is_kept() -> None:
+    """By effects the mode comes first, then the acknowledgement; a merge takes in acks first."""
+    r1, r2 = regions()
+    r1.run("XADD x 1 f v", "XGROUP CREATE x g 0", "CRDT.XGROUP SETMODE x g HOME 1")
+    r1.run("XREADGROUP GROUP g c STREAMS x >", "XACK x g 1-0")
+    merge_as_by_links(r2, r1)

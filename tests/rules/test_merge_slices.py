@@ -1,5 +1,7 @@
 """A state that is merged in slices: clients go on between them, and the result is the same."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -104,6 +106,55 @@ def test_the_last_step_merges_no_key_that_was_built_or_alike() -> None:
     is_as_merged_at_once(r2)
 
 
+def with_strings_and_deadlines() -> tuple[Node, Node]:
+    """Two regions with the same of both."""
+    r1, r2 = Node(1), Node(2)
+    r1.run("SET s v", "SET t v PX 100000", "XADD x 1 f v", "EXPIRE x 1000", "XADD y 1 f v")
+    r1.run("XCFGSET y IDMP-MAXSIZE 7")
+    r2.pull(r1)
+    r2.run("SET mine v", "XADD z 1 f v", "EXPIRE z 1000", "SET s w")
+    return r1, r2
+
+
+def test_strings_and_deadlines_that_both_have_are_not_merged_again() -> None:
+    r1, r2 = with_strings_and_deadlines()
+    r1.pull(r2)
+    r2.run("SET s mine", "EXPIRE z 2000", "SET new v")
+    r1.run("XADD more 1 f v")
+    merging = r2.begin_merge(r1)
+    go_through(merging)
+    assert set(merging._left) == {b"s", b"z"}
+    assert not merging._left_alone
+    r2.end_merge(merging)
+    is_as_merged_at_once(r2)
+    sync(r1, r2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "SET s again",
+        "DEL s",
+        "DEL t",
+        "PEXPIRE s 5000",
+        "PERSIST t",
+        "SET t again KEEPTTL",
+        "EXPIRE x 50",
+        "PERSIST x",
+        "XCFGSET y IDMP-MAXSIZE 8",
+        "XCFGSET y IDMP-DURATION 8",
+        "DEL x",
+        "SET x string",
+    ],
+)
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_string_or_a_deadline_that_differs_is_merged(at: int, line: str) -> None:
+    both = with_strings_and_deadlines()
+    both[at].run(line)
+    merge_as_by_links(both[1], both[0])
+    sync(*both)
+
+
 def test_no_entry_is_read_in_the_last_step() -> None:
     """Both have a macro node, of which one side removed entries and appended others."""
     r1, r2 = sender(2), Node(2)
@@ -119,6 +170,78 @@ def test_no_entry_is_read_in_the_last_step() -> None:
     r2.end_merge(merging)
     assert r2.replica.residency.loaded_inline == read
     assert r2("XRANGE k0 - +") == ["4-0", "9-0"]
+    is_as_merged_at_once(r2)
+    sync(r1, r2)
+
+
+def on_disk(node: Node) -> Node:
+    """All entries of the region are in a checkpoint and not in memory."""
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.replica.residency.drop_all()
+    return node
+
+
+def a_stream_of_many_nodes(*, here: int = 1) -> tuple[Node, Node]:
+    """Two regions with one stream of 12 entries, three to a macro node there."""
+    r1, r2 = Node(1), Node(2)
+    r1.limit_nodes(3, 0)
+    r2.limit_nodes(here, 0)
+    for ms in range(1, 13):
+        r1.run(f"XADD k0 {ms} f v")
+    r2.pull(r1)
+    return r1, r2
+
+
+def test_a_slice_reads_one_macro_node_of_the_other_side() -> None:
+    """And what this side has in its place, however large the key is."""
+    r1, r2 = a_stream_of_many_nodes()
+    r1.run("XDEL k0 2 4 7 11")
+    residency = on_disk(r2).replica.residency
+    merging, read = r2.begin_merge(r1), [residency.loaded_inline]
+    while merging.go_on():
+        read.append(residency.loaded_inline)
+    read_by_slice = [later - before for before, later in pairwise(read)]
+    assert max(read_by_slice) == 4
+    r2.end_merge(merging)
+    assert residency.loaded_inline == read[-1]
+    assert r2.digest == r1.digest
+    is_as_merged_at_once(r2)
+
+
+def test_nodes_trimmed_elsewhere_are_removed_without_being_read() -> None:
+    r1, r2 = a_stream_of_many_nodes(here=3)
+    r1.run("XTRIM k0 MINID 8")
+    residency = on_disk(r2).replica.residency
+    r2.merge(r1)
+    # The macro node in which the trim ended, there and here.
+    assert residency.loaded_inline == 2
+    assert r2("XRANGE k0 - +") == [f"{ms}-0" for ms in range(8, 13)]
+    is_as_merged_at_once(r2)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["DEL k0"],
+        ["DEL k0", "XADD k0 1 f mine"],
+        ["XTRIM k0 MAXLEN 2"],
+        ["XDEL k0 5 6 7 8", "XADD k0 20 f mine"],
+        ["XTRIM k0 MAXLEN 0", "XADD k0 20 f mine"],
+    ],
+)
+@pytest.mark.parametrize("at", range(1, 6))
+def test_clients_may_change_a_stream_of_which_some_was_read(at: int, lines: list[str]) -> None:
+    r1, r2 = a_stream_of_many_nodes()
+    r1.run("XDEL k0 2 4 7 11")
+    r2.run("XADD k0 13 f mine")
+    merging = r2.begin_merge(r1)
+    for _ in range(at):
+        merging.go_on()
+    r2.run(*lines)
+    r2.replica.compaction().go_on(bool)
+    on_disk(r2)
+    r2.end_merge(merging)
     is_as_merged_at_once(r2)
     sync(r1, r2)
 
@@ -305,7 +428,7 @@ def test_a_checkpoint_after_the_last_step_has_all() -> None:
     is_counted(r2)
 
 
-def test_what_is_given_up_leaves_nothing() -> None:
+def test_a_merge_that_is_given_up_leaves_nothing() -> None:
     r1, r2 = sender(), Node(2)
     merging = r2.begin_merge(r1)
     go_through(merging)

@@ -14,7 +14,7 @@ from tests.harness.replies import list_of, of_type
 
 
 def read(node: Node) -> list[str]:
-    """What ``>`` hands out; nothing where another region is the home."""
+    """Entries that ``>`` delivers; none where another region is the home."""
     reply = node.run("XREADGROUP GROUP g again STREAMS x >")
     if reply is Null.ARRAY or (isinstance(reply, str) and reply.startswith("NOTHOME")):
         return []
@@ -89,7 +89,7 @@ def test_an_empty_handover_is_one() -> None:
     assert read(r2) == ["10-0"]
 
 
-def test_what_the_only_home_jumped_stays_jumped() -> None:
+def test_entries_skipped_by_the_only_home_stay_skipped() -> None:
     r1, r2 = nodes = [Node(1), Node(2)]
     r1.run("XGROUP CREATE x g 0 MKSTREAM", "CRDT.XGROUP SETMODE x g home 1")
     r1.run("XADD x 10 f v", "XADD x 20 f v", "XGROUP SETID x g 10")
@@ -99,7 +99,7 @@ def test_what_the_only_home_jumped_stays_jumped() -> None:
     assert read(r2) == ["20-0"]
 
 
-def test_what_the_old_home_handed_out_is_not_handed_out_by_a_forced_one_in_either_order() -> None:
+def test_a_forced_home_does_not_repeat_deliveries_of_the_old_one() -> None:
     """R2 hands over to R3 while R1 forces R3 to be the home, and R1's setting counts."""
     for order in permutations(range(2)):
         r1, r2, r3 = nodes = [Node(1), Node(2), Node(3)]
@@ -221,7 +221,7 @@ MODES = ("at-least-once", "home 2", "home 3", "home 3 FORCE", "partitioned")
 @pytest.mark.parametrize(
     "other", ["nothing", pytest.param("acknowledged, not in a row", marks=pytest.mark.long)]
 )
-def test_what_a_region_is_to_hand_out_does_not_depend_on_the_order_of_modes(
+def test_deliveries_do_not_depend_on_the_order_of_concurrent_modes(
     first: str, own: str, other: str
 ) -> None:
     """Region 3 hears what regions 1 and 2 set at the same time, in both orders."""

@@ -83,7 +83,7 @@ def test_of_concurrent_rows_those_of_the_smaller_region_stay() -> None:
     assert sorted(values(r1)) == [f"0.{row}" for row in range(9)]
 
 
-def test_what_is_recognised_has_no_size_and_no_age() -> None:
+def test_numbered_rows_are_recognised_whatever_their_count_and_age() -> None:
     node = Node(1)
     node.replica.idmp_maxsize = node.replica.idmp_duration_s = 1
     for start in range(0, 1000, 100):
@@ -246,7 +246,7 @@ def test_the_silent_go_when_there_are_too_many() -> None:
         (b"q", [18, 18], encode_fields([b"f", b"v"]) + b"*2\r\n$1\r\nf\r\n$1\r\n\r\nv", "row 1"),
     ],
 )
-def test_what_is_no_row_is_refused(
+def test_malformed_rows_are_refused(
     producer: bytes, lengths: list[int], fields: bytes, says: str
 ) -> None:
     with pytest.raises(BatchError, match=says):
@@ -312,7 +312,7 @@ class RetryMachine(RuleBasedStateMachine):
 
     @rule()
     def forget(self) -> None:
-        """What a member has counts once everything that it had issued by then is here."""
+        """A member's version vector counts once everything that it had issued by then is here."""
         for node in self.nodes:
             vv = node.replica.vv
             if all(vv.get(one.region, 0) >= one.issued for one in self.replicas):

@@ -121,7 +121,7 @@ class Removals(RuleBasedStateMachine):
             assert owed <= {*pending(node), *acknowledged}, "never processed"
 
     def owes(self, node: Node, entry_id: str) -> bool:
-        """Whether the region hands the entry out."""
+        """True if the region delivers the entry."""
         mode, home, _, _ = mode_of(node)
         if mode == "home":
             assert home in {one.region for one in self.nodes}, "a home that was removed"
@@ -130,7 +130,7 @@ class Removals(RuleBasedStateMachine):
         return mode == "at-least-once" or self.acting(lane) == node.region
 
     def covered(self, live: list[str]) -> set[str]:
-        """What all regions know to be acknowledged."""
+        """Entries that all regions know to be acknowledged."""
         covered = set()
         for entry_id in live:
             why = list_of(dict, self.nodes[0](f"CRDT.WHY x {entry_id}"))[0]["groups"]["g"]

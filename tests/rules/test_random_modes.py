@@ -157,7 +157,7 @@ class Modes(RuleBasedStateMachine):
             assert set(owed) <= {*pending(node), *self.acknowledged}, "never processed"
 
     def is_behind(self, entry_id: str) -> bool:
-        """Whether it is behind the group's start."""
+        """True if it is behind the group's start."""
         ms, _, seq = entry_id.partition("-")
         return lane_of(entry_id) != 1 or make_id(int(ms), int(seq)) > self.lowest
 

@@ -49,7 +49,7 @@ def test_lanes_join_each_other() -> None:
     assert [node("XRANGE x - +") for node in nodes] == [["5-0"]] * 2
 
 
-def test_what_descends_is_another_effect() -> None:
+def test_xdels_in_descending_order_are_separate_effects() -> None:
     nodes = r1, _ = with_entries(1, 2, 3)
     r1.run("XDEL x 2", "XDEL x 1", "XDEL x 3")
     assert removed(r1) == [["1:2"], ["1:1", "1:3"]]

@@ -432,7 +432,7 @@ def test_the_window_knows_what_other_regions_appended_and_which_entry_stayed() -
     assert r2.replica.find_idempotent(b"x", IdempotentId(b"p", b"a")) is None
 
 
-def test_what_lost_reads_as_nil_where_it_was_pending() -> None:
+def test_a_pending_entry_that_gave_way_reads_as_nil() -> None:
     r1, r2 = Node(1), Node(2)
     r2.run("XGROUP CREATE x g 0 MKSTREAM")
     append_once(r1)

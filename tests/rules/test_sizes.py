@@ -1,4 +1,4 @@
-"""Whatever the sizes: a region answers the same, and reads what it wrote with others."""
+"""A region answers the same with all sizes, and reads what it wrote with other ones."""
 
 import random
 from collections.abc import Iterator

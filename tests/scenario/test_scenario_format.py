@@ -91,7 +91,7 @@ def test_bad_notation_is_refused(text: str) -> None:
     "answer",
     [None, 3, b"3", b"OK", b"", b'a "b"', [b"110-1", [b"f", 1, None]], [[]], b"any", b"a\nb"],
 )
-def test_what_a_table_shows_can_be_copied_into_a_file(answer: Answer) -> None:
+def test_replies_shown_in_a_table_can_be_copied_into_a_file(answer: Answer) -> None:
     assert satisfies(parse_expected(show(answer)), answer, ["EXEC"])
 
 
@@ -168,6 +168,14 @@ def test_everything_that_a_file_can_say() -> None:
     assert script.rows[-2].clocks == dict.fromkeys(script.columns, 1600000000001)
     assert RegionId(7) in script.columns.values()
     assert "| noon |" in markdown(script)
+
+
+def test_replies_in_a_markdown_table_are_text() -> None:
+    """No tag and no link comes of them; a command is in backticks, and needs no care."""
+    script = parse(f'{HEAD}  - r1: XINFO HELP <a> -> ["<arg> [value] [opt]", ...]\n')
+    table = markdown(script)
+    assert '→ ["&lt;arg> [value] \\[opt]", ...]' in table
+    assert "`XINFO HELP <a>`" in table
 
 
 HEAD = "about: a\nsource: b\nregions: {r1: 1, r2: 2}\nrows:\n"

@@ -1,4 +1,4 @@
-"""What users are promised: every file in scenarios/, in the simulator and on real nodes."""
+"""Promises to users: every file in scenarios/, in the simulator and on real nodes."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -16,7 +16,7 @@ from crdtstream.scenario.rows import Calls, Settings, Sync
 from crdtstream.scenario.runner import run
 from crdtstream.scenario.scenario import Scenario, scenario_files
 from crdtstream.scenario.simulated import Simulator
-from tests.conftest import ROOT
+from tests.conftest import ROOT, free_base_port
 
 SCENARIOS = ROOT / "scenarios"
 PATHS = scenario_files(SCENARIOS)
@@ -62,8 +62,9 @@ def test_scenario_with_many_seeds(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[LiveTarget]:
-    """Three real nodes for all scenarios of this module."""
-    with own_nodes() as target:
+    """Three real nodes for all scenarios of this module, on ports that no other test is given
+    while one of them is dead."""
+    with own_nodes(base_ports=[free_base_port()]) as target:
         yield target
 
 

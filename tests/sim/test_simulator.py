@@ -90,7 +90,7 @@ def vv(world: World, region: RegionId) -> dict[RegionId, int]:
     return dict(world.nodes[region].region.replica.vv)
 
 
-def test_what_one_region_writes_comes_to_the_other() -> None:
+def test_writes_of_one_region_arrive_in_the_other() -> None:
     world = linked()
     add(world, R1)
     exchange(world)

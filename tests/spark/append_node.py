@@ -19,7 +19,7 @@ Fault: TypeAlias = Callable[[int, pb.AppendRequest], None]
 
 
 class RefusedError(Exception):
-    """How a call ends instead of being answered."""
+    """The error that ends a call instead of a reply."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)

@@ -44,11 +44,11 @@ class SparkCluster:
     worker: int
 
     def at_worker(self, path: Path) -> Path:
-        """What tasks mean by a path, as this program reaches it."""
+        """A path of the tasks, as this program reaches it."""
         return Path(f"/proc/{self.worker}/root{path}")
 
     def run(self, *jobs: str, nodes: str, streams: str) -> dict[str, dict[str, Any]]:
-        """What each job came to, in this order: its outcome, or under ``error`` its error.
+        """Run the jobs in this order; returns of each its outcome, or under ``error`` its error.
 
         Args:
             jobs: as ``apart/audit``: in which folder, and what.
@@ -69,7 +69,7 @@ class SparkCluster:
 
 
 def can_isolate() -> bool:
-    """Whether a process may have mounts of its own here."""
+    """True if a process may have mounts of its own here."""
     if shutil.which("unshare") is None:
         return False
     command = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]

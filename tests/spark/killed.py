@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 
 def copy(spark: "SparkSession", given: argparse.Namespace) -> None:
-    """What is in the source, to the sink; the folder is the checkpoint."""
+    """Copy the source to the sink; the folder is the checkpoint."""
     entries = (
         spark.readStream.format("crdtstream")
         .options(nodes=given.nodes, streams=given.source)
@@ -69,7 +69,7 @@ def copy(spark: "SparkSession", given: argparse.Namespace) -> None:
 
 
 def archive_all(spark: "SparkSession", given: argparse.Namespace) -> None:
-    """What is in the source, to an archive in the folder."""
+    """Archive the source in the folder."""
     from crdtstream.spark.jobs.archive import ArchiveOptions, archive
     from crdtstream.spark.options import NodesOptions, Security
 
@@ -136,7 +136,7 @@ def kill(pid: int) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """What a process started, and what that started, and so on."""
+    """Processes that a process started, and their descendants."""
     children = defaultdict(list)
     for other, parent in parents().items():
         children[parent].append(other)

@@ -31,7 +31,7 @@ def _same_streams(
 
 @dataclass(slots=True)
 class Tampering:
-    """What is changed: the entries of a scan, the descriptions of streams."""
+    """The changes: of entries of a scan, of descriptions of streams."""
 
     scan: Callable[[query_pb2.ScanRequest, pa.Table], pa.Table] = _same_table
     streams: Callable[[list[query_pb2.StreamDescription]], list[query_pb2.StreamDescription]] = (

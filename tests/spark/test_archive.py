@@ -103,7 +103,7 @@ def test_a_bound_that_cannot_be_kept_is_refused(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path
 ) -> None:
     options = options_of(shared_regions, tmp_path, b"bounded")
-    with pytest.raises(ArchiveError, match=r"--entries-per-batch wants PySpark 4\.2 or newer"):
+    with pytest.raises(ArchiveError, match=r"--entries-per-batch needs PySpark 4\.2 or newer"):
         archive(spark, replace(options, entries_per_batch_max=100))
     assert list(tmp_path.iterdir()) == []
 
@@ -156,7 +156,7 @@ def test_all_streams_and_none(spark: "SparkSession", regions: Cluster, tmp_path:
 def test_a_late_entry_with_a_low_id_is_archived_and_not_trimmed_before(
     spark: "SparkSession", regions: Cluster, tmp_path: Path
 ) -> None:
-    """What region 3 appended while it was cut off has lower IDs than what is archived by then."""
+    """Entries that region 3 appended while cut off have lower IDs than those archived by then."""
     options = replace(options_of(regions, tmp_path / "a", b"late"), trim_older_than_seconds=0.0)
     add(regions, 1, b"late", range(10))
     regions.converge()
@@ -212,7 +212,7 @@ def test_only_what_groups_are_done_with_and_is_old_is_trimmed(
     assert len(ids_of(spark, tmp_path / "a")) == 40
 
 
-def test_what_was_trimmed_before_it_was_read_is_told(
+def test_entries_trimmed_before_archiving_are_reported(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path
 ) -> None:
     options = options_of(shared_regions, tmp_path, b"lost")

@@ -33,7 +33,7 @@ from crdtstream.spark.jobs.ledger import (
 from crdtstream.spark.jobs.replay import ReplayOptions, replay
 from crdtstream.spark.jobs.report import ReportError, ReportOptions, report
 from crdtstream.spark.options import NodesOptions, Security
-from tests.live.cluster import Node, cluster_of
+from tests.live.cluster import Node, running_regions
 from tests.spark.test_read_back import alter, cut_off, remove
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ DAMAGES: list[tuple[Damage, str]] = [
 
 @pytest.fixture(scope="module")
 def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with cluster_of(1, tmp_path_factory.mktemp("region")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path_factory.mktemp("region")) as cluster:
         yield cluster[1]
 
 
@@ -203,7 +201,7 @@ def test_a_state_that_goes_while_a_program_runs_stops_its_trim(
 
 
 @pytest.mark.live
-def test_what_is_trimmed_already_needs_no_reading_and_what_is_young_neither(
+def test_a_trim_reads_only_files_with_entries_that_it_removes(
     spark: "SparkSession", region: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trim reads the files that hold what goes, not the whole archive."""
@@ -332,30 +330,6 @@ def test_an_unpublished_batch_is_verified_too(
 
     (fault,) = verify(spark, str(path)).faults
     assert segment.path in fault
-
-
-@pytest.mark.live
-def test_an_archive_of_an_earlier_version_gets_a_ledger_if_all_entries_are_there(
-    spark: "SparkSession", region: Node, archived: Path, tmp_path: Path
-) -> None:
-    for name in ("whole", "less"):
-        path = tmp_path / name
-        shutil.copytree(archived, path)
-        shutil.rmtree(path / "_archive" / "ledger")
-        (state,) = sorted((path / "_archive" / "state").glob("*.json"))[-1:]
-        told = json.loads(state.read_text()) | {"format": 3}
-        del told["ledger"], told["table_digest"]
-        state.write_text(json.dumps(told))
-        state.with_name(f".{state.name}.crc").unlink(missing_ok=True)
-    (file,) = published(tmp_path / "less")
-    table = pq.read_table(file)
-    pq.write_table(table.slice(1), file)
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-
-    assert archive(spark, options_of(region, tmp_path / "whole", b"damaged")).entries == 0
-    assert verify(spark, str(tmp_path / "whole")).faults == ()
-    with pytest.raises(DamagedArchiveError, match="hold 49 entries, not the 50"):
-        archive(spark, options_of(region, tmp_path / "less", b"damaged"))
 
 
 # --- The ledger ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What an archive's folder holds: names that are safe, files, commits in one step."""
+"""Contents of an archive's folder: names that are safe, files, commits in one step."""
 
 import json
 import threading
@@ -30,6 +30,7 @@ from crdtstream.spark.jobs.folder import (
     TakenError,
     folder_at,
 )
+from crdtstream.spark.vectors import Vector
 from tests.spark.odd_names import ODD_NAMES
 
 if TYPE_CHECKING:
@@ -175,10 +176,11 @@ def test_the_state_reads_back(folder: Folder) -> None:
             streams=("a*", "\udcff"),
             query="q",
             batch=3,
-            vector={1: 5, 2: 2**63},
+            vector=Vector({1: 5, 2: 2**63}, {2: "@1764012345678"}),
+            beyond=Vector({3: 9}),
             entries=7,
-            segments=(Segment("_archive/segments/x", 7, 100),),
-            publication=Publication(4, "staging", (Move(("old",), (("new", "name"),)),), ("x",)),
+            segments=(Segment("_archive/segments/x", 7, 100, 11),),
+            publication=Publication(4, "staging", (Move(("old",), (("new", "name"),)),), ("x",), 7),
         ),
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -25,7 +25,6 @@ from crdtstream.spark.jobs.archive_layout import (
 )
 from crdtstream.spark.jobs.archive_reader import each_message_once, read_archive
 from crdtstream.spark.jobs.archive_state import (
-    Segment,
     State,
     commit,
     load,
@@ -312,7 +311,7 @@ def test_a_message_in_two_regions_is_read_once(spark: "SparkSession") -> None:
 
 
 class Killed(BaseException):
-    """What happens to a program that does not get to its next step."""
+    """The end of a program before its next step."""
 
 
 class KilledFolder(LocalFolder):
@@ -419,16 +418,12 @@ def test_remains_of_killed_programs_are_cleared_away(spark: "SparkSession", tmp_
     assert folder.names("_archive/staging") == []
 
 
-def test_what_was_not_written_whole_is_not_published(spark: "SparkSession", tmp_path: Path) -> None:
+def test_incompletely_written_rows_are_not_published(spark: "SparkSession", tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path)
     state = with_segments(folder, State(), entries(spark, range(10)))
-    wrong = State(**{**_told(state), "segments": (Segment(state.segments[0].path, 11, 500),)})
+    wrong = replace(state, segments=(replace(state.segments[0], entries=11),))
 
     with pytest.raises(ArchiveError, match=r"^11 rows .* this program sees 10 of them"):
         publish(spark, folder, wrong, ALWAYS_MERGED)
     assert visible(folder) == []
     assert load(folder) == state
-
-
-def _told(state: State) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in State.__slots__}

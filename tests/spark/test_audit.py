@@ -33,8 +33,7 @@ from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
 from crdtstream.v1 import query_pb2
-from tests.live.cluster import Cluster, cluster_of
-from tests.spark.conftest import three_running
+from tests.live.cluster import Cluster, running_regions
 from tests.spark.tampering import Tampering, tampered
 from tests.spark.traffic import traffic
 
@@ -65,7 +64,7 @@ def fill(regions: Cluster, stream: str, count: int) -> None:
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three regions to which nobody writes while a test runs, unless it says so itself."""
-    with three_running(tmp_path_factory.mktemp("quiet")) as cluster:
+    with running_regions(3, tmp_path_factory.mktemp("quiet")) as cluster:
         yield cluster
 
 
@@ -103,11 +102,11 @@ def test_regions_that_hold_the_same_agree(
         assert len({lane["digest"] for lane in lanes if lane["origin"] == origin}) == 1
 
 
-def test_what_was_acknowledged_before_is_compared(spark: "SparkSession", tmp_path: Path) -> None:
+def test_an_audit_compares_all_writes_acknowledged_before_it(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     """Also where the disk is behind: the audit waits for it."""
-    with cluster_of(3, tmp_path) as regions:
-        regions.configure(appendfsync="everysec")
-        regions.start()
+    with running_regions(3, tmp_path, appendfsync="everysec") as regions:
         for node in regions.nodes.values():
             for number in range(50):
                 node.client.xadd("just now", {"number": number})
@@ -220,7 +219,7 @@ def test_entries_that_regions_hold_differently_are_found(
     assert {row["origin"] for row in lanes.where("agrees").collect()} == {2, 3}
 
 
-def test_what_the_origin_lacks_is_extra_and_what_it_has_is_missing(
+def test_an_entry_that_only_its_origin_lacks_is_extra(
     spark: "SparkSession", quiet: Cluster
 ) -> None:
     fill(quiet, "origin", 20)
@@ -367,9 +366,7 @@ def test_nodes_of_different_databases_are_refused(
     spark: "SparkSession", quiet: Cluster, tmp_path: Path
 ) -> None:
     """They have one name."""
-    with cluster_of(1, tmp_path) as other:
-        other.configure()
-        other.start()
+    with running_regions(1, tmp_path) as other:
         uids = [node.status().database_uid for node in (quiet[1], other[1])]
 
         with pytest.raises(AuditError, match="different databases") as error:
@@ -431,7 +428,7 @@ def test_a_stream_that_is_missing_is_one_difference() -> None:
     assert list(differences({1: having(5), 2: {}})) == [Subject(Aspect.STREAM, b"s")]
 
 
-def test_what_agreed_once_is_no_suspect_any_more() -> None:
+def test_a_difference_that_agreed_once_is_no_suspect_any_more() -> None:
     apart: dict[int, Streams] = {1: having(5), 2: {}}
     together: dict[int, Streams] = {1: {}, 2: {}}
 
@@ -441,7 +438,7 @@ def test_what_agreed_once_is_no_suspect_any_more() -> None:
     assert still_differing(together, apart, suspects) == {}
 
 
-@pytest.mark.parametrize("kind", ["NodesError", "OtherDatabaseError"])
+@pytest.mark.parametrize("kind", ["NodesError", "UnansweredError", "OtherDatabaseError"])
 def test_of_what_a_task_tells_the_reason_is_told(kind: str) -> None:
     traceback = f"Traceback:\n  File x\ncrdtstream.spark.connecting.{kind}: the reason\n\tat java"
     with (

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
-from crdtstream.cli.discovery import ADMIN_VARIABLE
 from crdtstream.cli.pipeline import _show
-from crdtstream.cli.spark_options import PASSWORD_VARIABLE, Reach, moment_ms
+from crdtstream.cli.spark_options import JobReach, moment_ms
 from crdtstream.cli.start import program
-from crdtstream.local_regions import layout, settings_text
+from crdtstream.command_line.reach import ADMIN_VARIABLE, PASSWORD_VARIABLE, LoginOptions, Reach
+from crdtstream.core.ids import RegionId
+from crdtstream.local_certificates import make_certificates, operator_paths
+from crdtstream.local_regions import CERTIFICATES_FOLDER, layout, settings_text
 from tests.live.cluster import Cluster
 from tests.spark.conftest import TEST_CONF, nodes_of, require_spark
 
@@ -75,13 +77,16 @@ def test_without_java_one_line_says_what_to_install(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("--nodes nowhere", "'nowhere' is not host:port"),
-        ("--nodes 127.0.0.1:1 --user me", "user without password"),
-        ("--nodes 127.0.0.1:1 --tls-cert a.pem", "tlsCertFile and tlsKeyFile belong together"),
-        ("--nodes 127.0.0.1:1 --password-file missing", "--password-file"),
-        ("--nodes 127.0.0.1:1 --failover -1", "--failover"),
-        ("--nodes 127.0.0.1:1 --dir somewhere", "give one of them"),
-        ("--nodes 127.0.0.1:1 --conf nonsense", "--conf nonsense: write NAME=VALUE"),
+        ("--address nowhere", "'nowhere' is not host:port"),
+        ("--address 127.0.0.1:1 --user me", "--user me: its password is missing"),
+        (
+            "--address 127.0.0.1:1 --tls-cert-file /dev/stdin",
+            "--tls-cert-file and --tls-key-file belong together",
+        ),
+        ("--address 127.0.0.1:1 --password-file missing", "--password-file"),
+        ("--address 127.0.0.1:1 --failover -1", "--failover"),
+        ("--address 127.0.0.1:1 --dir somewhere", "use only one of them"),
+        ("--address 127.0.0.1:1 --conf nonsense", "--conf nonsense: write NAME=VALUE"),
     ],
 )
 @pytest.mark.parametrize("job", JOBS)
@@ -109,49 +114,59 @@ def test_empty_password_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("\nsecret\n")
     result = run("audit", "--password-file", "password")
     assert result.exit_code == 2
-    assert "no password in its first line" in result.stderr
+    assert "its first line is empty; write the secret into it" in result.stderr
 
 
 # --- Which nodes, and as whom -----------------------------------------------------------------
 
 
 def test_nodes_are_those_given() -> None:
-    options = Reach(nodes=["a:1,b:2", "c:3"]).source()
+    options = JobReach(Reach(address=["a:1,b:2", "c:3"])).source()
     assert options.nodes.addresses == ("a:1", "b:2", "c:3")
 
 
 def test_nodes_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ADMIN_VARIABLE, "a:1, b:2")
-    assert Reach().source().nodes.addresses == ("a:1", "b:2")
+    assert JobReach().source().nodes.addresses == ("a:1", "b:2")
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_nodes_are_those_of_a_folder(tmp_path: Path, named: bool) -> None:
-    """That of ``crdtstream up`` needs no naming."""
-    folder = tmp_path / ("elsewhere" if named else "crdtstream-data")
-    folder.mkdir()
-    for own in layout(3, folder, base_port=20_000):
-        own.config.write_text(settings_text(own, layout(3, folder, base_port=20_000), {}))
-    options = Reach(folder=folder if named else None).source()
+def test_nodes_are_those_of_a_folder(tmp_path: Path) -> None:
+    for own in layout(3, tmp_path, base_port=20_000):
+        own.config.write_text(settings_text(own, layout(3, tmp_path, base_port=20_000), {}))
+    options = JobReach(Reach(folder=tmp_path)).source()
     assert options.nodes.addresses == ("127.0.0.1:21001", "127.0.0.1:21002", "127.0.0.1:21003")
 
 
+def test_the_folder_of_up_has_the_certificate(tmp_path: Path) -> None:
+    for own in layout(1, tmp_path, base_port=20_000):
+        own.config.write_text(settings_text(own, layout(1, tmp_path, base_port=20_000), {}))
+    root = tmp_path / CERTIFICATES_FOLDER
+    make_certificates(root, [RegionId(1)], database_id="crdb", host="127.0.0.1")
+    security = JobReach(Reach(folder=tmp_path)).source().nodes.security
+    paths = operator_paths(root)
+    assert security.tls
+    assert security.tls_cert_file == str(paths.certificate)
+    assert security.tls_key_file == str(paths.key)
+    assert security.tls_ca_cert_file == str(paths.ca)
+
+
 def test_without_any_word_the_default_port_is_tried() -> None:
-    assert Reach().source().nodes.addresses == ("127.0.0.1:7381",)
+    assert JobReach().source().nodes.addresses == ("127.0.0.1:7381",)
 
 
 def test_password_comes_from_file_or_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, "of the environment")
-    security = Reach().source().nodes.security
+    security = JobReach().source().nodes.security
     assert (security.user, security.password) == ("default", "of the environment")
 
     path = tmp_path / "password"
     path.write_text("of the file\n")
-    security = Reach(password_file=path, user="me", tls_ca=Path("ca.pem")).source().nodes.security
+    presented = LoginOptions("me", path, tls_ca_cert_file=Path("ca.pem"))
+    security = JobReach(Reach(presented=presented)).source().nodes.security
     assert (security.user, security.password) == ("me", "of the file")
-    assert (security.tls, security.tls_ca_file) == (True, str(tmp_path / "ca.pem"))
+    assert (security.tls, security.tls_ca_cert_file) == (True, str(tmp_path / "ca.pem"))
     assert "of the file" not in repr(security)
 
 
@@ -207,7 +222,7 @@ def flags(shared_regions: Cluster) -> tuple[str, ...]:
 
     Its Java looks for relative paths in the folder where it was started.
     """
-    return ("--nodes", nodes_of(shared_regions), "--json")
+    return ("--address", nodes_of(shared_regions), "--json")
 
 
 @pytest.mark.live
@@ -244,7 +259,7 @@ def test_audit_of_equal_regions_ends_well(
     spark: "SparkSession", shared_regions: Cluster, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     shared_regions[1].client.xadd("audited", {"a": "b"})
-    result = run("audit", "--streams", "audited", "--output", str(tmp_path / "found"), *flags)
+    result = run("audit", "--streams", "audited", "--out", str(tmp_path / "found"), *flags)
     assert (result.exit_code, result.stderr) == (0, "")
     outcome = json.loads(result.stdout)
     assert (outcome["regions"], outcome["entries"], outcome["failures"]) == ([1, 2, 3], 1, 0)
@@ -256,7 +271,7 @@ def test_report_is_written(
     spark: "SparkSession", shared_regions: Cluster, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     shared_regions[1].client.xadd("reported", {"temp": "20.5"})
-    words = ("--streams", "reported", "--field", "temp", "--watch", "1")
+    words = ("--streams", "reported", "--field", "temp", "--sample", "1")
     result = run("report", str(tmp_path / "page"), *words, *flags)
     assert (result.exit_code, result.stderr) == (0, "")
     outcome = json.loads(result.stdout)
@@ -271,7 +286,7 @@ def test_nobody_answers(
 ) -> None:
     monkeypatch.setattr("crdtstream.spark.jobs.regions.FIND_SECONDS_MAX", 0.2)
     command, *folder = JOBS[job]
-    words = ("--nodes", "127.0.0.1:1", "--failover", "0.2")
+    words = ("--address", "127.0.0.1:1", "--failover", "0.2")
     result = run(command, *(str(tmp_path / one) for one in folder), *words)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: ")
@@ -283,7 +298,7 @@ def test_job_as_a_program(shared_regions: Cluster) -> None:
     """With a session of its own, started and ended."""
     require_spark()
     shared_regions[1].client.xadd("program", {"a": "b"})
-    words = ["audit", "--streams", "program", "--output", "", "--nodes", nodes_of(shared_regions)]
+    words = ["audit", "--streams", "program", "--out", "", "--address", nodes_of(shared_regions)]
     words += ["--master", "local[1]"]
     for name, value in (TEST_CONF | {"spark.driver.memory": "512m"}).items():
         words += ["--conf", f"{name}={value}"]

@@ -9,7 +9,7 @@ import pytest
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.folder import LocalFolder
 from tests.conftest import free_base_port, require
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, running_regions, wait_until
 from tests.spark.clustered import SparkCluster, can_isolate, spark_cluster
 from tests.spark.conftest import require_spark
 
@@ -33,15 +33,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with cluster_of(1, tmp_path_factory.mktemp("region")) as regions:
-        regions.configure()
-        regions.start()
+    with running_regions(1, tmp_path_factory.mktemp("region")) as regions:
         yield regions[1]
 
 
 @pytest.fixture(scope="module")
 def outcomes(cluster: SparkCluster, region: Node) -> dict[str, dict[str, Any]]:
-    """What came of each job, one after the other: an entry that one removed, no later one has."""
+    """Outcomes of the jobs, run one after the other: entries that one removes, no later one has."""
     with region.client.pipeline(transaction=False) as pipeline:
         for number in range(ENTRIES):
             pipeline.xadd(STREAM, {"number": number})
@@ -78,7 +76,7 @@ def test_a_folder_that_workers_do_not_share_is_refused(
         assert list(cluster.apart.rglob(name)) == []
 
 
-def test_what_the_driver_does_not_read_back_is_neither_committed_nor_trimmed(
+def test_rows_that_the_driver_cannot_read_back_are_not_committed_or_trimmed(
     outcomes: dict[str, dict[str, Any]], cluster: SparkCluster
 ) -> None:
     error = outcomes["apart/unprobed"]["error"]

@@ -5,8 +5,6 @@ one before: archives, checkpoints, replays, reports, tasks that go on elsewhere.
     node 2   on its own, a database of the same name
 """
 
-import json
-import logging
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -19,9 +17,7 @@ from typer.testing import CliRunner
 
 from crdtstream.cli.pipeline import app
 from crdtstream.spark.entries import default_schema
-from crdtstream.spark.jobs.archive import ArchiveError, ArchiveOptions, archive
-from crdtstream.spark.jobs.archive_state import State, commit, load
-from crdtstream.spark.jobs.folder import LocalFolder
+from crdtstream.spark.jobs.archive import ArchiveOptions, archive
 from crdtstream.spark.jobs.replay import ReplayError, ReplayOptions, replay
 from crdtstream.spark.jobs.report import ReportError, ReportOptions, report
 from crdtstream.spark.nodes import Nodes, NodesError, OtherDatabaseError
@@ -40,7 +36,7 @@ STREAM = "s"
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """What is there after the database was set up again.
+    """Nodes and files after the database was set up again.
 
     Attributes:
         cluster: the node that was set up again, and one that has a database of its own.
@@ -124,7 +120,7 @@ def test_an_archive_of_the_database_before_is_refused_and_stays_as_it_is(
     archived = content_of(anew.archive)
     words = ["archive", str(anew.archive), "--streams", STREAM, "--trim-older-than", "0"]
 
-    result = CliRunner().invoke(app, [*words, "--nodes", anew.node.grpc_address, "--json"])
+    result = CliRunner().invoke(app, [*words, "--address", anew.node.grpc_address, "--json"])
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert_tells(result.stderr, anew.before, anew.now, "choose another folder")
@@ -193,7 +189,7 @@ def test_nodes_of_two_databases_are_refused(
     anew.cluster[2].end(signal.SIGKILL)
 
 
-def test_who_goes_on_at_a_node_of_another_database_is_refused(anew: Anew) -> None:
+def test_a_failover_to_a_node_of_another_database_is_refused(anew: Anew) -> None:
     """It was away when the work was planned."""
     one, other = anew.cluster.nodes.values()
     addresses = f"{one.grpc_address},{other.grpc_address}"
@@ -230,72 +226,3 @@ def test_a_node_that_does_not_know_its_database_yet_is_not_read(tmp_path: Path) 
             ):
                 nodes.streams()
             assert_tells(error.value, address, "none yet" if known else "no identity yet")
-
-
-# --- What an earlier version left ---------------------------------------------------------------
-
-
-def test_an_archive_of_an_earlier_version_is_of_the_database_at_hand(
-    spark: "SparkSession", anew: Anew, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Of that one from then on; its checkpoint, and replays of it, too."""
-    options = ArchiveOptions(anew.nodes, str(tmp_path), (STREAM.encode(),))
-    archive(spark, options)
-    to_replay = ReplayOptions(anew.nodes, str(tmp_path), prefix=b"again-")
-    copied = replay(spark, to_replay)
-    as_earlier(tmp_path)
-
-    with caplog.at_level(logging.WARNING):
-        outcome, copied_again = archive(spark, options), replay(spark, to_replay)
-
-    assert (outcome.entries, outcome.entries_total) == (0, 200)
-    assert outcome.database_uid == anew.now
-    assert (copied.entries, copied_again.entries, copied_again.entries_total) == (200, 0, 200)
-    told = [record.getMessage() for record in caplog.records if anew.now in record.getMessage()]
-    assert len(told) == 2
-    state = load(LocalFolder(tmp_path))
-    assert state is not None
-    assert state.database_uid == anew.now
-    assert [offset["database"] for offset in offsets_of(tmp_path)[-1:]] == [anew.now]
-    assert replay(spark, to_replay).replay_id == copied_again.replay_id
-
-    commit(LocalFolder(tmp_path), replace(state, database_uid=anew.before))
-    with pytest.raises(ArchiveError, match=f"{anew.before}.*{anew.now}"):
-        archive(spark, options)
-
-
-def as_earlier(folder: Path) -> None:
-    """What an archive's folder would hold had it been written by an earlier version."""
-    for path in (folder / "_archive/state").glob("*.json"):
-        told = json.loads(path.read_text())
-        del told["database_uid"]
-        path.write_text(json.dumps(told | {"format": 2}))
-    for path in (folder / "_archive/checkpoint/offsets").glob("[0-9]*"):
-        *head, last = path.read_text().splitlines()
-        offset = json.loads(last)
-        del offset["database"]
-        path.write_text("\n".join([*head, json.dumps(offset)]))
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    (path,) = (folder / "_archive/replays").glob("*/plan.json")
-    plan = json.loads(path.read_text())
-    del plan["what"]["database_uid"]
-    path.write_text(json.dumps(plan))
-    from crdtstream.spark.jobs.replay_plan import _id_of
-
-    path.parent.rename(path.parent.with_name(_id_of(plan["what"])))
-
-
-def offsets_of(folder: Path) -> list[dict[str, Any]]:
-    """What the checkpoint says, by batch."""
-    paths = (folder / "_archive/checkpoint/offsets").glob("[0-9]*")
-    return [
-        json.loads(path.read_text().splitlines()[-1])
-        for path in sorted(paths, key=lambda path: int(path.name))
-    ]
-
-
-def test_a_state_of_an_earlier_version_is_read() -> None:
-    told = json.loads(State(database="crdb", vector={1: 5}, batch=3).to_json())
-    del told["database_uid"]
-    earlier = State.of_json(json.dumps(told | {"format": 2}))
-    assert (earlier.database_uid, earlier.vector, earlier.batch) == ("", {1: 5}, 3)

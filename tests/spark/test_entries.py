@@ -81,7 +81,7 @@ def schema(**columns: Any) -> Any:
 def column(
     values: Sequence[bytes | None], kind: Any, mode: ParseMode = ParseMode.PERMISSIVE
 ) -> list[Any]:
-    """What a column of this type shows of a field with these values; None: no such field."""
+    """The value in a column of this type for a field with these values; None: no such field."""
     rows = [[(b"other", b"x")] + ([] if v is None else [(b"v", v)]) for v in values]
     batch = Columns(schema(v=kind), mode).batch(wire(rows), LANE)
     return list(batch.column("v").to_pylist())
@@ -197,7 +197,7 @@ def test_damaged_fields_are_refused_or_still_well_formed(
         b"$2\r\n",
     ],
 )
-def test_what_is_no_array_of_pairs_is_refused_with_its_row(blob: bytes) -> None:
+def test_malformed_fields_are_refused_with_their_row(blob: bytes) -> None:
     good = resp([(b"a", b"b")])
     with pytest.raises(FieldsError) as error:
         decode_fields(pa.array([good, good, blob, good], pa.binary()))

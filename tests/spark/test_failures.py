@@ -1,4 +1,4 @@
-"""What is said of an error that came through Java, or out of a task."""
+"""Messages of errors that came through Java, or out of a task."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

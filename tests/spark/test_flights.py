@@ -12,6 +12,7 @@ from crdtstream.demo.flights import Delays, Flights, Outcome, _run_together, _Wr
 from crdtstream.demo.flights_report import show
 from crdtstream.demo.weather import DemoError, Region
 from crdtstream.local_regions import LocalRegions
+from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ def test_flights_come_out_as_they_went_in(
     assert f"{outcome.flights:,}" in console.export_text()
 
 
-def test_what_did_not_come_true_is_told() -> None:
+def test_unmet_expectations_are_reported() -> None:
     outcome = Outcome(
         flights=3,
         written={1: 1, 2: 1, 3: 0},
@@ -119,6 +120,6 @@ def test_what_did_not_come_true_is_told() -> None:
 def test_region_that_is_gone_is_told() -> None:
     nowhere = [Region(number, resp_port=1, grpc_port=1) for number in (1, 2, 3)]
     some = flights.load(30)
-    writing = _Writing(nowhere, some, Outcome(written=dict.fromkeys(some.rows, 0)), dict)
+    writing = _Writing(nowhere, some, Outcome(written=dict.fromkeys(some.rows, 0)), Vector)
     with pytest.raises(DemoError, match=r"region [123] took no flights: "):
         _run_together(writing.run())

@@ -1,4 +1,4 @@
-"""What Spark needs: where it is found, and what is said where it is not."""
+"""Java for Spark: its search, and the error if it is missing."""
 
 import os
 import subprocess
@@ -98,7 +98,7 @@ def test_java_home_that_leads_nowhere_is_named(
 def test_program_that_is_no_java_is_named(put_java: PutJava) -> None:
     program = put_java("PATH", "17") / "bin" / "java"
     program.write_text("#!/bin/sh\necho hello\n")
-    with pytest.raises(JavaMissingError, match=f"PATH: {program} does not tell its version"):
+    with pytest.raises(JavaMissingError, match=f"PATH: {program} does not report its version"):
         find_java()
 
 

@@ -39,7 +39,7 @@ SOAK_SEEDS = range(1, 9)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens, once the copy has ``entries`` entries more than at the last fault."""
+    """A fault, once the copy has ``entries`` entries more than at the last one."""
 
     kind: str
     entries: int
@@ -135,7 +135,7 @@ class Drill:
         self._down.clear()
 
     def _copied(self) -> int:
-        """What the furthest region has."""
+        """Entries of the copy in the region that has most of them."""
         counts: list[int] = [
             node.client.xlen(COPY)
             for region, node in self.regions.nodes.items()

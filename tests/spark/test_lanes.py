@@ -87,7 +87,7 @@ def test_again_adds_nothing(node: AppendNode) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_failed_call_is_made_again(node: AppendNode, moment: str) -> None:
-    """Whether the node did it, or did not: each third call fails once."""
+    """Each third call fails once, after or before the node has done it."""
 
     def fail(number: int, _request: pb.AppendRequest) -> None:
         if number % 3 == 0:
@@ -221,7 +221,7 @@ def test_all_tasks_append_to_the_database_that_was_there_at_the_start(node: Appe
         assert node.databases == {UID}
 
 
-def test_what_tasks_did_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_commits_and_aborts_of_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     schema = StructType([StructField("a", StringType())])
     with append_node() as node:

@@ -1,6 +1,5 @@
 """Asking several nodes: who is asked next, what ends a call at once, what was read stays read."""
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +16,13 @@ from crdtstream.spark.nodes import (  # noqa: E402
     NodesError,
     OtherDatabaseError,
     StaleAppendError,
-    patterns_literal,
 )
 from crdtstream.spark.options import Security  # noqa: E402
+from crdtstream.spark.patterns import patterns_literal  # noqa: E402
 from crdtstream.v1 import effects_pb2  # noqa: E402
 from crdtstream.v1 import query_pb2 as pb  # noqa: E402
-from tests.conftest import require  # noqa: E402
+from tests.conftest import program  # noqa: E402
+from tests.live.cluster import Node, running_regions  # noqa: E402
 from tests.spark.fake_node import UID, FakeNode, entries, ipc, pieces  # noqa: E402
 
 Code = grpc.StatusCode
@@ -106,14 +106,14 @@ def test_the_next_node_is_asked_and_then_preferred(
 @pytest.mark.parametrize(
     ("code", "details", "told"),
     [
-        (Code.UNAUTHENTICATED, "wrong password", "user and password"),
-        (Code.PERMISSION_DENIED, "not you", "user and password"),
+        (Code.UNAUTHENTICATED, "wrong password", "user and passwordFile"),
+        (Code.PERMISSION_DENIED, "not you", "not you$"),
         (Code.INVALID_ARGUMENT, "no such thing", "no such thing"),
         (Code.FAILED_PRECONDITION, "something else", "something else"),
         (Code.UNIMPLEMENTED, "what?", "name its gRPC port"),
     ],
 )
-def test_what_no_other_node_would_do_ends_a_call_at_once(
+def test_errors_that_every_node_would_return_end_a_call_at_once(
     fakes: Callable[[], FakeNode], code: Any, details: str, told: str
 ) -> None:
     first, second = fakes(), fakes()
@@ -195,6 +195,38 @@ def test_nobody_there_is_told_with_what_to_do() -> None:
         nodes.position()
     assert "127.0.0.1:1" in str(error.value)
     assert "Start the nodes" in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A real region, for its other ports."""
+    with running_regions(1, tmp_path_factory.mktemp("ports")) as cluster:
+        yield cluster[1]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    ("port", "told"),
+    [("resp_port", "is the port of Redis clients"), ("http_port", "is a port of HTTP pages")],
+)
+def test_another_port_of_a_node_is_recognised(
+    region: Node, port: str, told: str, tls: bool
+) -> None:
+    address = f"{region.host}:{getattr(region, port)}"
+    with (
+        Nodes([address], Security(tls=tls), 0.3) as nodes,
+        pytest.raises(NodesError, match=rf"{address} {told}: name gRPC ports"),
+    ):
+        nodes.position()
+
+
+def test_tls_to_a_port_without_it_is_told(fakes: Callable[[], FakeNode]) -> None:
+    fake = fakes()
+    with (
+        nodes_at(fake, security=Security(tls=True), seconds=0.3) as nodes,
+        pytest.raises(NodesError, match="speaks no TLS: leave out tls"),
+    ):
+        nodes.position()
 
 
 def test_a_stale_append_is_an_error_of_its_own(fakes: Callable[[], FakeNode]) -> None:
@@ -322,7 +354,7 @@ def test_a_scan_that_is_not_read_to_its_end_is_cancelled(fakes: Callable[[], Fak
         assert fake.scan_ended.wait(10)
 
 
-def test_what_is_no_arrow_stream_is_told(fakes: Callable[[], FakeNode]) -> None:
+def test_damaged_arrow_streams_are_reported(fakes: Callable[[], FakeNode]) -> None:
     fake = fakes()
     fake.on["Scan"] = lambda _request, _context: pieces(b"no arrow here at all", size=5)
     with nodes_at(fake) as nodes, pytest.raises(NodesError, match="no Arrow stream"):
@@ -418,7 +450,7 @@ def test_a_node_that_does_not_know_its_database_yet_is_waited_for(
     def plan(_request: Any, context: Any) -> pb.PlanReply:
         asked.append(context)
         if known and len(asked) < 3:
-            details = f"database: the call speaks of {known}, this node holds none yet; begin anew"
+            details = f"database: the call speaks of {known}, this node holds none yet; begin again"
             context.abort(Code.INVALID_ARGUMENT, details)
         return pb.PlanReply()
 
@@ -488,12 +520,11 @@ def test_literal_patterns_match_nothing_else() -> None:
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """ca.pem; node.pem and program.pem signed by it; other.pem is a CA that nobody knows."""
-    openssl = shutil.which("openssl")
-    require(openssl is not None, "openssl makes the certificates")
+    openssl = program("openssl")
     folder = tmp_path_factory.mktemp("certificates")
 
     def run(*words: str) -> None:
-        subprocess.run([str(openssl), *words], cwd=folder, check=True, capture_output=True)
+        subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
 
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     for ca in ("ca", "other"):
@@ -522,7 +553,7 @@ def tls_node(certificates: Path) -> Iterator[FakeNode]:
 def security_with(folder: Path, *names: str) -> Security:
     """TLS with these files: of the authority, of a certificate, of its key; empty: none."""
     ca, certificate, key = (str(folder / name) if name else "" for name in names)
-    return Security(tls=True, tls_ca_file=ca, tls_cert_file=certificate, tls_key_file=key)
+    return Security(tls=True, tls_ca_cert_file=ca, tls_cert_file=certificate, tls_key_file=key)
 
 
 def test_both_sides_show_their_certificates(certificates: Path, tls_node: FakeNode) -> None:
@@ -542,9 +573,9 @@ def test_a_side_that_is_not_known_is_not_talked_to(
 
 
 def test_a_missing_certificate_is_told_with_its_option(tmp_path: Path) -> None:
-    security = Security(tls_ca_file=str(tmp_path / "none.pem"), tls=True)
+    security = Security(tls_ca_cert_file=str(tmp_path / "none.pem"), tls=True)
     with (
         Nodes(["127.0.0.1:1"], security, 1.0) as nodes,
-        pytest.raises(NodesError, match=r"tlsCaFile=.*none\.pem.*every machine"),
+        pytest.raises(NodesError, match=r"tlsCaCertFile=.*none\.pem.*every machine"),
     ):
         nodes.position()

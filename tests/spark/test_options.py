@@ -1,10 +1,14 @@
 """Options: all problems at once, misspelt names, bounds of IDs and times."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from crdtstream.spark.options import (
     ID_MAX,
     ID_MIN,
+    SINK_OPTIONS,
     SOURCE_OPTIONS,
     EntryId,
     OptionsError,
@@ -14,6 +18,7 @@ from crdtstream.spark.options import (
     SourceOptions,
     ValueFormat,
 )
+from crdtstream.spark.other_names import SAID, advice_on
 from crdtstream.spark.vectors import U64_MAX
 
 NODES = {"nodes": "a:7381, b:7382"}
@@ -29,7 +34,7 @@ def problem_of(**options: str) -> str:
     return str(error.value)
 
 
-def test_what_is_not_given_is_everything() -> None:
+def test_default_options_select_everything() -> None:
     options = source()
     assert options.nodes.addresses == ("a:7381", "b:7382")
     assert options.nodes.security == Security()
@@ -42,6 +47,21 @@ def test_what_is_not_given_is_everything() -> None:
     assert options.entries_per_trigger_max == 0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"password": "secret", "failoverSeconds": "2.5"},
+        {"user": "me", "password": "secret", "tlsCaCertFile": "ca.pem"},
+        {"tls": "true", "tlsCertFile": "cert.pem", "tlsKeyFile": "key.pem"},
+    ],
+)
+def test_nodes_say_by_which_options_they_were_named(options: dict[str, str]) -> None:
+    nodes = source(**options).nodes
+    again = {name: value for name, value in nodes.given().items() if value}
+    assert SourceOptions.parse(again).nodes == nodes
+
+
 def test_names_are_known_in_any_case() -> None:
     lowered = {name.lower(): value for name, value in NODES.items()} | {"startingid": "5"}
     assert SourceOptions.parse(lowered) == SourceOptions.parse(NODES | {"STARTINGID": "5"})
@@ -51,6 +71,49 @@ def test_names_are_known_in_any_case() -> None:
 def test_a_misspelt_name_is_refused_with_the_nearest_one(name: str) -> None:
     misspelt = name + "z"
     assert f"did you mean {name!r}?" in problem_of(**{misspelt: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("kafka.bootstrap.servers", "in 'nodes'"),
+        ("kafka.security.protocol", "'tlsCertFile'"),
+        ("kafka.group.id", "no consumer group"),
+        ("subscribe", "in 'streams'"),
+        ("subscribePattern", "patterns as KEYS"),
+        ("assign", "'regions'"),
+        ("startingTimestamp", "'startingTime'"),
+        ("startingOffsetsByTimestamp", "'startingTime'"),
+        ("endingOffsetsByTimestamp", "'endingTime'"),
+        ("maxOffsetsPerTrigger", "'maxEntriesPerTrigger'"),
+        ("minOffsetsPerTrigger", "processingTime"),
+        ("groupIdPrefix", "no consumer group"),
+        ("includeHeaders", "'fields'"),
+        ("stream.keys", "in 'streams'"),
+        ("stream.read.batch.size", "'maxEntriesPerTrigger'"),
+    ],
+)
+def test_an_option_of_another_source_is_refused_with_the_one_that_does_it_here(
+    name: str, told: str
+) -> None:
+    problem = problem_of(**{name: "x"})
+    assert f"unknown option {name!r}: " in problem
+    assert told in problem
+
+
+def test_advice_names_only_options_that_there_are() -> None:
+    """Words between quotes are options, columns, or settings of Spark's trigger."""
+    known = {*SOURCE_OPTIONS, *SINK_OPTIONS, "fields", "1 minute"}
+    for name in ("subscribe", "subscribePattern", "assign", "kafka.acks", *SAID):
+        for options in (SOURCE_OPTIONS, SINK_OPTIONS):
+            advice = advice_on(name, options)
+            assert advice is not None
+            assert set(re.findall(r"'([^']*)'", advice)) <= known, advice
+
+
+def test_a_sink_is_told_its_own_option() -> None:
+    with pytest.raises(OptionsError, match="unknown option 'topic': name it in 'stream'"):
+        SinkOptions.parse(NODES | {"topic": "orders"})
 
 
 def test_a_name_like_no_other_is_refused_with_all() -> None:
@@ -84,7 +147,9 @@ def test_a_password_is_never_shown() -> None:
         ({"nodes": "a:65536"}, "no such port"),
         ({"user": "eve"}, "user without password"),
         ({"tlsCertFile": "c.pem"}, "belong together"),
-        ({"tls": "false", "tlsCaFile": "ca.pem"}, "tls=false"),
+        ({"password": "x", "passwordFile": "p"}, "use only one of them"),
+        ({"passwordFile": "/no/such/file"}, "/no/such/file cannot be read: No such file"),
+        ({"tls": "false", "tlsCaCertFile": "ca.pem"}, "tls=false"),
         ({"tls": "maybe"}, "true or false"),
         ({"failoverSeconds": "-1"}, "not a number of seconds"),
         ({"streams": " , "}, "no stream is named"),
@@ -108,7 +173,7 @@ def test_a_password_is_never_shown() -> None:
         ({"failOnDataLoss": "1"}, "true or false"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(options: dict[str, str], told: str) -> None:
+def test_impossible_requests_are_refused(options: dict[str, str], told: str) -> None:
     assert told in problem_of(**options)
 
 
@@ -166,8 +231,18 @@ def test_offsets_are_vectors() -> None:
 
 def test_tls_is_meant_where_its_files_are_named() -> None:
     assert not source().nodes.security.tls
-    assert source(tlsCaFile="ca.pem").nodes.security.tls
+    assert source(tlsCaCertFile="ca.pem").nodes.security.tls
     assert source(tls="true").nodes.security.tls
+
+
+def test_the_password_is_read_from_its_file_and_shown_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("open sesame\nanything\n")
+    parsed = source(user="etl", passwordFile=str(path))
+    assert (parsed.nodes.security.user, parsed.nodes.security.password) == ("etl", "open sesame")
+    assert "sesame" not in repr(parsed)
+    again = {name: value for name, value in parsed.nodes.given().items() if value}
+    assert SourceOptions.parse(again).nodes == parsed.nodes
 
 
 def test_the_user_is_default_where_only_a_password_is_given() -> None:

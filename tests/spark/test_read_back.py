@@ -1,10 +1,9 @@
-"""What tasks wrote counts when it was read back: files that are changed on the way are noticed.
+"""Rows of tasks count once they were read back: files that are changed on the way are noticed.
 
-The folder does what a disk, a cache or somebody else may do: between the writing and the reading a
-file is removed, cut off, or holds something else.
+The folder does what a disk, a cache or another program may do: between the writing and the reading
+a file is removed, cut off, or holds something else.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ import pytest
 from crdtstream.spark.jobs import archive as archive_module
 from crdtstream.spark.jobs import archive_check
 from crdtstream.spark.jobs.archive import ArchiveError, ArchiveOptions, archive
-from crdtstream.spark.jobs.archive_check import table_faults, with_ledger
+from crdtstream.spark.jobs.archive_check import table_faults
 from crdtstream.spark.jobs.archive_layout import FILE_SCHEMA
 from crdtstream.spark.jobs.archive_reader import read_archive
 from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
@@ -32,14 +31,14 @@ from crdtstream.spark.jobs.folder import (
     HadoopFolder,
     LocalFolder,
 )
-from crdtstream.spark.jobs.ledger import DamagedArchiveError
 from crdtstream.spark.jobs.moves import finish
 from crdtstream.spark.jobs.publishing import Merging, publish, write_segment
 from crdtstream.spark.jobs.read_back import NotReadBackError, read_back, write_parquet
 from crdtstream.spark.jobs.shared_folder import NotSharedError, check_shared, probe
 from crdtstream.spark.jobs.tables import replace_tables
 from crdtstream.spark.options import NodesOptions, Security
-from tests.live.cluster import Node, cluster_of
+from crdtstream.spark.vectors import Vector
+from tests.live.cluster import Node, running_regions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +77,7 @@ def double(path: Path) -> None:
 
 
 def _without_checksum(path: Path) -> None:
-    """That of Hadoop, which would notice, and which object stores do not have."""
+    """Remove Hadoop's checksum, which would notice, and which object stores do not have."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
@@ -130,9 +129,7 @@ def dots_of(spark: "SparkSession", folder: Folder) -> list[int]:
 
 @pytest.fixture(scope="module")
 def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with cluster_of(1, tmp_path_factory.mktemp("region")) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path_factory.mktemp("region")) as cluster:
         yield cluster[1]
 
 
@@ -267,41 +264,19 @@ def test_nothing_is_removed_while_what_replaces_it_is_not_in_its_place(
     assert dots_of(spark, folder) == list(range(20))
 
 
-def test_what_an_earlier_version_has_under_way_is_published(
-    spark: "SparkSession", published: State, tmp_path: Path
-) -> None:
-    """It noted no digests."""
-    folder = LocalFolder(tmp_path)
-    told = json.loads(published.to_json())
-    told["format"] = 1
-    del told["segments"][0]["digest"]
-    earlier = State.of_json(json.dumps(told))
-
-    publish(spark, folder, earlier, MERGED)
-
-    assert earlier.segments[0].digest is None
-    assert dots_of(spark, folder) == list(range(20))
-
-
 def test_a_batch_that_was_cut_off_is_not_counted_in_a_table(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its rows are in the table, and the state did not get to know them; they come again."""
     written = content_of(entries(spark, range(1, 21)))
     folder = LocalFolder(tmp_path)
-    state = State(vector={1: 20}, published={1: 20}, entries=20)
-    # An archive of an earlier version, by its content: this table is none of Delta Lake's.
-    (tmp_path / "_delta_log").mkdir()
-    (tmp_path / "_delta_log" / "0.json").touch()
+    state = State(vector=Vector({1: 20}), entries=20, table_digest=written.digest)
+    # By its content: this table is none of Delta Lake's.
     tables = {"cut off": entries(spark, range(1, 31)), "lost": entries(spark, range(2, 31))}
     monkeypatch.setattr(archive_check, "_table", lambda *_: tables["cut off"])
-    found = with_ledger(spark, folder, state)
-    assert found.table_digest == written.digest
-    assert table_faults(spark, folder, found) == ()
+    assert table_faults(spark, folder, state) == ()
     monkeypatch.setattr(archive_check, "_table", lambda *_: tables["lost"])
-    assert "holds 19 entries, or others, not the 20" in table_faults(spark, folder, found)[0]
-    with pytest.raises(DamagedArchiveError, match="hold 19 entries, not the 20"):
-        with_ledger(spark, folder, state)
+    assert "holds 19 entries, or others, not the 20" in table_faults(spark, folder, state)[0]
 
 
 def test_a_table_of_delta_lake_must_hold_the_batch(spark: "SparkSession", tmp_path: Path) -> None:
@@ -310,10 +285,10 @@ def test_a_table_of_delta_lake_must_hold_the_batch(spark: "SparkSession", tmp_pa
     written = content_of(batch)
     segment = Segment("segments/x", written.rows, 100, written.digest)
 
-    check_in_table(entries(spark, range(1, 31)), segment, {1: 10}, {1: 20})
+    check_in_table(entries(spark, range(1, 31)), segment, Vector({1: 10}), Vector({1: 20}))
     for table in (range(1, 20), range(1), range(12, 31)):
         with pytest.raises(NotReadBackError, match=r"^10 entries were written to the table"):
-            check_in_table(entries(spark, table), segment, {1: 10}, {1: 20})
+            check_in_table(entries(spark, table), segment, Vector({1: 10}), Vector({1: 20}))
 
 
 # --- Content ------------------------------------------------------------------------------------
@@ -348,7 +323,7 @@ def test_contents_differ_as_rows_do(spark: "SparkSession") -> None:
     assert content_of(frame).digest == sum(hashes) % 2**64
 
 
-def test_where_hadoop_has_the_folder_files_are_read_back_too(
+def test_files_in_folders_of_hadoop_are_read_back_too(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     folder = HadoopFolder(spark, tmp_path.as_uri())
@@ -393,7 +368,7 @@ def test_a_table_is_replaced_by_one_that_was_read_back(
 
 
 class TwoFolders(LocalFolder):
-    """What this program writes, or reads, is not where tasks read, or write."""
+    """Folders of which this program and the tasks see different ones."""
 
     def __init__(self, root: Path, own: Path, *, apart: str) -> None:
         super().__init__(root)

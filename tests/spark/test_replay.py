@@ -23,6 +23,7 @@ from crdtstream.spark.jobs.pace import LATE_SECONDS_MAX, Pace, Pacing, slices
 from crdtstream.spark.jobs.publishing import Merging, publish, write_segment
 from crdtstream.spark.jobs.replay import ArchiveError, ReplayError, ReplayOptions, replay
 from crdtstream.spark.options import NodesOptions, Security
+from crdtstream.spark.vectors import Vector
 from tests.live.cluster import Cluster
 from tests.spark.archiving import Replaying
 from tests.spark.conftest import nodes_of
@@ -71,7 +72,7 @@ def archived(
     state = load(folder) or State()
     segment = write_segment(folder, spark.createDataFrame(rows, FILE_SCHEMA))
     assert segment is not None
-    vector = dict(state.vector)
+    vector = Vector(state.vector)
     for _, _, _, _, _, origin, dot, *_ in rows:
         vector[origin] = max(vector.get(origin, 0), dot)
     state = commit(folder, replace(state, segments=(segment,), vector=vector))
@@ -101,7 +102,7 @@ def in_small_chunks(monkeypatch: pytest.MonkeyPatch, entries: int = 10) -> None:
 
 
 class Killed(BaseException):
-    """What happens to a program that does not get to its next step."""
+    """The end of a program before its next step."""
 
 
 # --- What comes back ----------------------------------------------------------------------------
@@ -144,7 +145,7 @@ def raw_fields(cluster: Cluster, stream: bytes) -> list[list[bytes]]:
         client.connection_pool.release(connection)
 
 
-def test_what_is_replayed_can_be_chosen(
+def test_a_replay_can_select_its_entries(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path
 ) -> None:
     rows = [
@@ -187,7 +188,7 @@ def test_the_old_id_can_be_kept(
 def test_entries_come_in_the_order_of_their_ids(
     spark: "SparkSession", shared_regions: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever file they are in; the largest IDs, which no LONG holds, at last."""
+    """Their files play no part; the largest IDs, which no LONG holds, come last."""
     in_small_chunks(monkeypatch)
     times = [2**64 - 1, 2**63, *range(7, 5_000, 131), 86_400_000 * 3, 0]
     rows = [
@@ -428,7 +429,7 @@ def test_rows_are_cut_by_when_they_are_due() -> None:
     assert list(slices(pa.array([], pa.int64()), by_row)) == []
 
 
-def test_what_was_there_already_is_not_waited_for(moments: Time) -> None:
+def test_pacing_begins_with_the_first_new_entry(moments: Time) -> None:
     clock = Pace(Pacing(10, by_time=False), None, 0).started()
     assert not clock.is_running
     clock.wait(500)

@@ -19,9 +19,8 @@ from crdtstream.spark.jobs.report import (
 )
 from crdtstream.spark.options import NodesOptions, OptionsError, Security
 from crdtstream.v1 import admin_pb2
-from tests.live.cluster import Cluster, wait_until
+from tests.live.cluster import Cluster, running_regions, wait_until
 from tests.page.elements import HOSTILE, Elements
-from tests.spark.conftest import three_running
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -55,7 +54,7 @@ def value_of(region: int, step: int) -> float:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three regions that wrote measurements of the same times, not knowing of each other's."""
-    with three_running(tmp_path_factory.mktemp("measured")) as cluster:
+    with running_regions(3, tmp_path_factory.mktemp("measured")) as cluster:
         for node in cluster.nodes.values():
             node.client.config_set("crdt_xadd_id_uniqueness_mode", "semi-strict")
             node.set_links(paused=True)
@@ -299,7 +298,7 @@ def test_regions_that_do_not_answer_are_told_and_the_others_reported(
     assert "up" not in of_absent
 
 
-def test_what_is_no_archive_is_refused(
+def test_a_folder_without_an_archive_is_refused(
     spark: "SparkSession", measured: Cluster, tmp_path: Path
 ) -> None:
     options = replace(options_of(measured, tmp_path, b"*"), archive=str(tmp_path / "none"))

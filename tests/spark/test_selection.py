@@ -14,6 +14,7 @@ from pyspark.sql import types  # noqa: E402
 from crdtstream.spark.entries import default_schema  # noqa: E402
 from crdtstream.spark.options import ID_MAX, EntryId, ValueFormat  # noqa: E402
 from crdtstream.spark.selection import Selection, narrowed  # noqa: E402
+from crdtstream.spark.vectors import Vector  # noqa: E402
 
 SCHEMA = default_schema(ValueFormat.STRING)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,7 +41,7 @@ entries = st.builds(
 
 
 def value_of(entry: Entry, name: str) -> Any:
-    """What the column shows; of a timestamp the microseconds."""
+    """The value in the column; of a timestamp the microseconds."""
     ms, seq = entry.entry_id
     match name:
         case "stream":
@@ -66,7 +67,7 @@ def literal(value: Any) -> Any:
 
 
 def passes(one: Any, entry: Entry) -> bool | None:
-    """What SQL says; None is NULL."""
+    """The result of the filter in SQL; None is NULL."""
     if isinstance(one, ds.Not):
         inner = passes(one.child, entry)
         return None if inner is None else not inner
@@ -104,12 +105,12 @@ def passes(one: Any, entry: Entry) -> bool | None:
 
 
 def selected(selection: Selection, entry: Entry) -> bool:
-    """Whether an entry would be read."""
+    """True if an entry would be read."""
     from crdtstream.commands.glob import compile_glob
 
     if selection.is_empty:
         return False
-    request = selection.plan_request({}, dict.fromkeys(range(1, 6), 100))
+    request = selection.plan_request(Vector(), Vector(dict.fromkeys(range(1, 6), 100)))
     matchers = [compile_glob(pattern) for pattern in request.patterns]
     bounds = dict(zip(request.above.regions, request.above.counts, strict=True))
     upto = dict(zip(request.upto.regions, request.upto.counts, strict=True))
@@ -168,7 +169,7 @@ def filters(draw: Any) -> Any:
 
 @given(st.lists(filters(), min_size=1, max_size=3), st.lists(entries, max_size=10))
 @settings(max_examples=500, deadline=None)
-def test_what_is_read_and_then_filtered_is_what_passes(given: Any, some: list[Entry]) -> None:
+def test_reading_and_filtering_returns_the_entries_that_pass(given: Any, some: list[Entry]) -> None:
     selection, rest = narrowed(Selection(), given, SCHEMA)
     assert all(any(one is other for other in given) for one in rest)
     for entry in some:
@@ -205,7 +206,7 @@ def test_the_options_bounds_stay() -> None:
 )
 def test_a_node_need_not_look_at_other_streams(one: Any, patterns: list[bytes]) -> None:
     selection, _ = narrowed(Selection(), [one], SCHEMA)
-    assert list(selection.plan_request({}, {1: 5}).patterns) == patterns
+    assert list(selection.plan_request(Vector(), Vector({1: 5})).patterns) == patterns
 
 
 def test_a_field_by_the_name_of_a_column_is_left_to_spark() -> None:

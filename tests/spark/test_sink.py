@@ -114,7 +114,7 @@ def test_streams_may_be_bytes(spark: "SparkSession", shared_regions: Cluster, wr
     assert [fields for _, fields in shared_regions[3].client.xrange(b"\xff\xfe")] == [{b"a": b"1"}]
 
 
-def test_what_was_read_can_be_written_as_it_is(
+def test_rows_that_were_read_can_be_written_unchanged(
     spark: "SparkSession", shared_regions: Cluster, write: Write
 ) -> None:
     """To the streams that it came from, or to another one."""
@@ -179,7 +179,7 @@ def test_many_rows_in_many_partitions(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_meant_is_refused(
+def test_impossible_requests_are_refused(
     spark: "SparkSession",
     shared_regions: Cluster,
     write: Write,
@@ -420,7 +420,7 @@ def provenance(regions: Cluster, stream: str) -> list[tuple[str, str]]:
 
 
 def test_a_checkpoint_set_back_too_far_is_refused(flow: Flow) -> None:
-    """What was appended so long ago is not known any more, so it would be added twice."""
+    """Rows appended too long ago are no longer remembered, so they would be added twice."""
     flow.put(10)
     flow.run("checkpoint", "back")
     shutil.copytree(flow.checkpoint("checkpoint"), flow.checkpoint("backup"))

@@ -218,7 +218,7 @@ def orders_read(spark: "SparkSession", orders: Cluster) -> "DataFrame":
 
 @pytest.fixture(scope="module")
 def expected(spark: "SparkSession", orders: Cluster) -> dict[str, list[tuple[str, str, str]]]:
-    """What meets each filter, as Spark evaluates it on rows that are no source's."""
+    """Rows that meet each filter, as Spark evaluates it on rows that are no source's."""
     frame = orders_read(spark, orders)
     rows = spark.createDataFrame(frame.collect(), frame.schema)
     conditions = [f"({condition_of(text, orders)}) as `{n}`" for n, text in enumerate(FILTERS)]
@@ -329,7 +329,7 @@ def test_a_bad_value_is_null_an_error_or_a_row_less(
         ({"nodes": "127.0.0.1:1", "failoverSeconds": "0.2"}, "Start the nodes"),
     ],
 )
-def test_what_cannot_be_read_is_told(
+def test_impossible_reads_get_an_error(
     spark: "SparkSession", orders: Cluster, options: dict[str, object], told: str
 ) -> None:
     with pytest.raises(Exception, match=re.escape(told)):

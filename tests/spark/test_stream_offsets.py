@@ -4,7 +4,9 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,13 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.lost import lost_of, removed_ends
 from crdtstream.core.membership.lost import told_lost as told_by_nodes
 from crdtstream.spark.entries import default_schema
-from crdtstream.spark.nodes import DataLossError, Nodes, NodesError, OtherDatabaseError
+from crdtstream.spark.nodes import (
+    DataLossError,
+    Nodes,
+    NodesError,
+    OtherDatabaseError,
+    UnansweredError,
+)
 from crdtstream.spark.options import OptionsError, Security, SourceOptions, ValueFormat
 from crdtstream.spark.pyspark_versions import ReadAllAvailable, ReadMaxRows
 from crdtstream.spark.ranges import EntryRange, RangesPartition
@@ -32,7 +40,7 @@ from crdtstream.spark.vectors import (
 )
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
-from tests.live.cluster import Cluster, cluster_of
+from tests.live.cluster import Cluster, running_regions
 from tests.spark.fake_node import UID, FakeNode
 from tests.spark.test_nodes import Clock, Code, refuses
 
@@ -156,13 +164,13 @@ def test_a_node_that_has_all_that_was_read_goes_before_one_that_has_not(
 def test_a_plan_names_nothing_but_what_is_new(make: Callable[..., Region]) -> None:
     """So no node is asked for dots that it lacks and that were read long ago."""
     node = make(2, r1=450, r2=60)
-    reader_of(node).latestOffset({"1": 500, "2": 40, "3": 9}, ALL)
+    reader_of(node).latestOffset({"1": 500, "2": 40, "3": 9, **OWN}, ALL)
     (request,) = node.requests("Plan")
     assert (request.above, request.upto) == (vector(r2=40), vector(r2=60))
     assert list(request.origins) == [2]
 
 
-def test_what_no_node_has_for_long_is_of_other_nodes(
+def test_an_offset_that_no_node_reaches_in_time_is_of_another_database(
     make: Callable[..., Region], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -187,6 +195,52 @@ def test_while_a_node_does_not_answer_it_may_be_the_one_that_has_it(
     assert reader.latestOffset({"1": 500, **OWN}, ALL) == end
     clock.seconds += 1_000
     assert reader.latestOffset(end, ALL) == end
+
+
+def test_effects_of_a_region_that_dies_while_it_is_asked_are_read_later(
+    make: Callable[..., Region],
+) -> None:
+    """It said how far it is, and is killed before it counts entries; others lack the last ones."""
+    dying, other = make(1, r1=106, r2=50), make(2, r1=100, r2=55)
+    alive = dict(dying.on)
+
+    def die(_request: Any, context: grpc.ServicerContext) -> None:
+        dying.on["GetPosition"] = die
+        context.abort(grpc.StatusCode.UNAVAILABLE, "killed")
+
+    def plan_if_there(request: pb.PlanRequest, context: grpc.ServicerContext) -> Any:
+        if dict(zip(request.upto.regions, request.upto.counts, strict=True)).get(1, 0) > 100:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "behind: it lacks effects")
+        return other._plan(request)
+
+    dying.on["Plan"], other.on["Plan"] = die, plan_if_there
+    reader = reader_of(dying, other, failoverSeconds="1")
+    start = {"1": 105, "2": 50, **OWN}
+    assert reader.latestOffset(start, ALL) == {"1": 105, "2": 55, **OWN}
+    # It is back, and has caught up.
+    dying.on.update(alive)
+    dying.durable = vector(r1=106, r2=55)
+    reader = reader_of(dying, other, failoverSeconds="1")
+    assert reader.latestOffset({"1": 105, "2": 55, **OWN}, ALL) == {"1": 106, "2": 55, **OWN}
+    # A run whose end was fixed while that region lived cannot go on without it.
+    dying.on["Plan"] = die
+    reader = reader_of(dying, other, failoverSeconds="1")
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(UnansweredError, match="no node did Plan within 1 s"):
+        reader.latestOffset(start, ALL)
+
+
+def test_a_plan_that_nobody_makes_is_asked_for_once_if_nothing_is_missing(
+    make: Callable[..., Region], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = make(1, r1=106)
+    node.on["Plan"] = refuses(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
+    reader = reader_of(node, failoverSeconds="0.1")
+    planning = Mock(side_effect=reader._next)
+    monkeypatch.setattr(reader, "_next", planning)
+    with pytest.raises(UnansweredError, match="busy"):
+        reader.latestOffset({"1": 105, **OWN}, ALL)
+    assert planning.call_count == 1
 
 
 def test_latest_is_resolved_by_the_first_batch_which_is_empty(
@@ -285,7 +339,7 @@ def test_the_sentence_is_that_of_the_nodes() -> None:
     assert told_lost(END_OF_3) == LOST == told_by_nodes([lost])
 
 
-def test_what_a_removed_region_lost_ends_a_query(make: Callable[..., Region]) -> None:
+def test_a_query_ends_on_lost_effects_of_a_removed_region(make: Callable[..., Region]) -> None:
     node = make(1, r1=5, r3=40)
     node.ends = [END_OF_3]
     with pytest.raises(DataLossError, match=f"{LOST}, and the checkpoint names 21 of them"):
@@ -324,7 +378,9 @@ def test_a_batch_that_is_run_again_ends_where_the_region_ends(make: Callable[...
     ]
 
 
-def test_what_all_nodes_have_of_a_removed_region_is_no_loss(make: Callable[..., Region]) -> None:
+def test_effects_of_a_removed_region_that_all_nodes_have_are_no_loss(
+    make: Callable[..., Region],
+) -> None:
     node = make(1, r1=5, r3=40)
     node.ends = [END_OF_3]
     start = {"1": 5, "3": 40, **OWN}
@@ -395,26 +451,21 @@ def test_a_database_that_is_set_up_anew_below_a_query_ends_it(make: Callable[...
     with pytest.raises(OtherDatabaseError, match=f"{OTHER_UID}.*{UID}"):
         reader.latestOffset(end, ALL)
     # Nor does a task read what was planned before.
-    refusal = f"database: the call speaks of {UID}, this node holds {OTHER_UID}; begin anew"
+    refusal = f"database: the call speaks of {UID}, this node holds {OTHER_UID}; begin again"
     node.on["Scan"] = refuses(Code.INVALID_ARGUMENT, refusal)
-    with pytest.raises(OtherDatabaseError, match="begin anew"):
+    with pytest.raises(OtherDatabaseError, match="begin again"):
         rows_of(reader, partition)
     *_, (method, _, metadata) = node.asked
     assert (method, metadata["crdtstream-database"]) == ("Scan", UID)
 
 
 @pytest.mark.parametrize("start", [{"1": 5}, {"1": 2}, {"1": 0}])
-def test_an_offset_of_an_earlier_version_is_taken_for_this_database_once(
-    make: Callable[..., Region], start: dict[str, int], caplog: pytest.LogCaptureFixture
+def test_an_offset_that_names_no_database_is_refused(
+    make: Callable[..., Region], start: dict[str, int]
 ) -> None:
-    reader = reader_of(make(1, r1=5 if start["1"] else 0))
-    with caplog.at_level(logging.WARNING):
-        end = reader.latestOffset(start, ALL)
-        assert end == {"1": max(start["1"], 5 if start["1"] else 0), **OWN}
-        reader.partitions(start, end)
-        assert reader.latestOffset(end, ALL) is end
-    (record,) = caplog.records
-    assert f"from now on it is of {UID}" in record.getMessage()
+    reader = reader_of(make(1, r1=5))
+    with pytest.raises(OtherDatabaseError, match=f"of database \\(none\\), the nodes hold {UID}"):
+        reader.latestOffset(start, ALL)
 
 
 def test_an_offset_that_names_no_dot_is_of_any_database(
@@ -488,9 +539,7 @@ def test_cuts_leave_nothing_out_and_share_the_entries(
 
 @pytest.fixture
 def region(tmp_path: Path) -> Iterator[Cluster]:
-    with cluster_of(1, tmp_path) as cluster:
-        cluster.configure()
-        cluster.start()
+    with running_regions(1, tmp_path) as cluster:
         yield cluster
 
 
@@ -508,7 +557,7 @@ def rows_of(reader: EntriesStreamReader, partition: Any) -> int:
     return sum(batch.num_rows for batch in reader.read(partition))
 
 
-def test_what_is_trimmed_between_planning_and_reading_is_lost(region: Cluster) -> None:
+def test_entries_trimmed_between_planning_and_reading_are_lost(region: Cluster) -> None:
     reader, partition = planned(region)
     assert rows_of(reader, partition) == 10
     region[1].client.xtrim("s", maxlen=4, approximate=False)
@@ -516,7 +565,7 @@ def test_what_is_trimmed_between_planning_and_reading_is_lost(region: Cluster) -
         rows_of(reader, partition)
 
 
-def test_what_is_deleted_between_planning_and_reading_is_no_loss(region: Cluster) -> None:
+def test_entries_deleted_between_planning_and_reading_are_no_loss(region: Cluster) -> None:
     reader, partition = planned(region)
     (first, _), *_ = region[1].client.xrange("s", count=1)
     region[1].client.xdel("s", first)

@@ -72,7 +72,7 @@ class Query:
             query.stop()
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """What the files hold: (stream, ID, fields)."""
+        """Rows of the files: (stream, ID, fields)."""
         return [
             (row.stream, row.id, json.dumps(json.loads(row.fields), sort_keys=True))
             for row in self._read("stream", "id", "fields")
@@ -82,7 +82,7 @@ class Query:
         return [(row.origin, row.dot) for row in self._read("origin", "dot")]
 
     def cuts(self) -> set[tuple[int, int, int]]:
-        """Which task wrote which dot."""
+        """Dots by the task that wrote them."""
         return {tuple(row) for row in self._read("task", "origin", "dot")}
 
     def _read(self, *columns: str) -> list[Any]:
@@ -158,7 +158,7 @@ def test_a_limit_that_cannot_be_kept_is_refused(
 ) -> None:
     append(shared_regions[1], stream, [{"n": 1}])
     query = Query(spark, folder, shared_regions, streams=stream, maxEntriesPerTrigger=40)
-    refusal = r"maxEntriesPerTrigger wants PySpark 4\.2 or newer: .*Leave it out"
+    refusal = r"maxEntriesPerTrigger needs PySpark 4\.2 or newer: .*Leave it out"
     with pytest.raises(Exception, match=refusal):
         query.run()
     assert query.rows() == []
@@ -336,7 +336,7 @@ def test_trimming_what_was_read_is_no_loss(
 
 
 @limits
-def test_what_was_trimmed_before_a_query_began_is_no_loss(
+def test_entries_trimmed_before_a_query_began_are_no_loss(
     spark: "SparkSession", shared_regions: Cluster, folder: Path, stream: str
 ) -> None:
     """Not in its first batch, not in later ones, and not after a restart among them."""

@@ -34,7 +34,7 @@ def ranges(reader: UnlimitedReader, start: Any, end: Any) -> list[tuple[int, int
 
 
 def test_a_limit_is_refused(make: Callable[..., Region]) -> None:
-    with pytest.raises(OptionsError, match=r"maxEntriesPerTrigger wants PySpark 4\.2 or newer"):
+    with pytest.raises(OptionsError, match=r"maxEntriesPerTrigger needs PySpark 4\.2 or newer"):
         reader_of(make(1), maxEntriesPerTrigger="5")
 
 
@@ -52,7 +52,7 @@ def test_a_new_query_reads_all_and_goes_on(make: Callable[..., Region]) -> None:
     assert reader.latestOffset() == second
 
 
-def test_what_was_planned_stays_read_at_a_node_that_is_behind(make: Callable[..., Region]) -> None:
+def test_planned_entries_stay_read_at_a_node_that_is_behind(make: Callable[..., Region]) -> None:
     node = make(1, r1=5)
     reader = reader_of(node)
     reader.partitions(reader.initialOffset(), reader.latestOffset())
@@ -61,7 +61,7 @@ def test_what_was_planned_stays_read_at_a_node_that_is_behind(make: Callable[...
 
 
 def test_a_restart_goes_on_from_the_checkpoint(make: Callable[..., Region]) -> None:
-    """Where the node is behind as well: what was read stays read."""
+    """Also if the node is behind: rows that were read stay read."""
     reader = reader_of(make(2, r1=450, r2=60))
     seen = {"1": 500, "2": 40, **OWN}
     assert reader.partitions(seen, seen) == []

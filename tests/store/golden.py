@@ -9,7 +9,7 @@ from tests.core import every_kind
 
 
 def encoded() -> dict[str, bytes]:
-    """What the codecs make of the examples, by kind, and of one kind in their order."""
+    """Encoded examples by kind, and those of one kind in their order."""
     return dict(_encoded())
 
 

@@ -37,7 +37,7 @@ ROUNDS: Final = 6
 
 
 class Notes:
-    """What the processes have been told, in a file that outlives them."""
+    """Acknowledgements that the processes got, in a file that outlives them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -2,10 +2,11 @@
 
 import random
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
 from crdtstream.core.checkpoint.parts import Image, Kind
-from crdtstream.core.ids import RegionId
+from crdtstream.core.ids import SEQ_BITS, Millis, RegionId, StreamId
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.replica import Replica
 from crdtstream.store.staging import NOT_SENT, Staged, StagedCut, StagedImage, Staging, make_image
@@ -19,9 +20,22 @@ KINDS: Final = (Kind.NODE, Kind.KEY, Kind.GROUP, Kind.NODE, Kind.WINDOW, Kind.RO
 def image(number: int) -> Image:
     """An image as a checkpoint of the sender has it."""
     kind = KINDS[number % len(KINDS)]
-    head = random.Random(number).randbytes(20 + number % 50)
-    body = head * (number % 9 + 1) if kind is Kind.NODE else b""
+    text = random.Random(number).randbytes(20 + number % 50)
+    head, body = _node(number, text) if kind is Kind.NODE else (text, b"")
     return Image(number, kind, number % 7, 1, head, body)
+
+
+@cache
+def _node(number: int, text: bytes) -> tuple[bytes, bytes]:
+    """Head and body of a macro node with some entries."""
+    replica = Replica(SOURCE)
+    fields = b"*2\r\n$1\r\nf\r\n$%d\r\n%b\r\n" % (len(text), text)
+    for at in range(number % 9 + 1):
+        replica.append(b"x", StreamId(number + at << SEQ_BITS), fields)
+    replica.take_records(Millis(1))
+    (node,) = (part for part in parts_of(replica) if part.kind is Kind.NODE)
+    _, _, head, body, _ = encoded(node)
+    return head, body
 
 
 def staged(number: int) -> StagedImage:

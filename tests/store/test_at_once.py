@@ -16,7 +16,7 @@ import pytest
 
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.store.connections import WAL_FILE_BYTES
 from crdtstream.store.errors import StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
@@ -55,7 +55,7 @@ async def log(
 
 @pytest.fixture
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the writer's thread was given to do."""
+    """Calls that the writer's thread was given."""
     calls: list[str] = []
     right = Writer.call
 
@@ -91,7 +91,9 @@ async def test_a_commit_at_once_is_one_statement_and_no_hand_off(
     assert await rows(log) == [b"batch"] * 4
 
 
-async def test_what_is_large_goes_to_the_thread(log: SqliteLog, handed_over: list[str]) -> None:
+async def test_large_commits_go_to_the_writer_thread(
+    log: SqliteLog, handed_over: list[str]
+) -> None:
     many = [batch(n) for n in range(1, AT_ONCE_ROWS_MAX.value + 2)]
     large = [batch(len(many) + 1, bytes(AT_ONCE_BYTES_MAX.value + 1))]
     for records in (many, large):
@@ -215,7 +217,7 @@ async def test_the_write_ahead_log_is_written_once_and_then_written_over(tmp_pat
     assert not wal.exists()
 
 
-async def test_what_is_committed_while_the_file_is_lengthened_is_there(tmp_path: Path) -> None:
+async def test_commits_while_the_file_is_lengthened_are_kept(tmp_path: Path) -> None:
     log = await open_log(tmp_path, Fsync.ALWAYS)
     lengthening = asyncio.create_task(log.write_ahead())
     while not lengthening.done():

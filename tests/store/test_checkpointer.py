@@ -4,12 +4,14 @@ import asyncio
 from itertools import count
 from pathlib import Path
 
-from crdtstream.checkpointer import Checkpointer
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
-from crdtstream.engine import Engine
-from crdtstream.store.log import Fsync
+from crdtstream.engine.checkpointer import RETRY_SECONDS_FIRST, Checkpointer
+from crdtstream.engine.engine import Engine
+from crdtstream.store.checkpoints import MemoryCheckpoints
+from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, refuse
+from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from tests.harness.driven import make_region
@@ -53,3 +55,27 @@ async def test_a_checkpoint_is_whole_though_every_turn_is_over_at_once(tmp_path:
     with restored.residency.in_place():
         assert restored.digest() == region.replica.digest()
     await log.close()
+
+
+async def test_a_checkpoint_that_failed_is_due_again_after_a_backoff_that_grows() -> None:
+    log, region = MemoryLog(), make_region()
+    engine = Engine(region, log, now=lambda: NOW)
+    await engine.begin()
+    checkpoints = MemoryCheckpoints(log)
+    checkpointer = Checkpointer(region, log, checkpoints, engine, now=lambda: NOW)
+    region.checkpointing.want()
+    seconds = []
+    for _ in range(3):
+        checkpoints.failpoints = Armed("checkpoint.commit", refuse)
+        await checkpointer.attempt()
+        assert region.checkpointing.failure
+        assert checkpointer.is_due()
+        seconds.append(checkpointer.backoff.seconds)
+    first = RETRY_SECONDS_FIRST.default
+    assert seconds == [first, 2 * first, 4 * first]
+
+    checkpoints.failpoints = NO_FAILPOINTS
+    await checkpointer.attempt()
+    assert not region.checkpointing.failure
+    assert not checkpointer.is_due()
+    assert checkpointer.backoff.seconds == 0

@@ -1,18 +1,19 @@
 """One contract for all checkpoints; and what only those on disk can do wrong."""
 
 import contextlib
+import gc
 import random
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from zstandard import ZstdCompressor
 
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
 from crdtstream.core.effects import Record
+from crdtstream.core.frames import FramePacker
 from crdtstream.core.ids import RegionId
-from crdtstream.core.lanes.packing import pack
+from crdtstream.core.lanes.packing import pack, unpack
 from crdtstream.store.checkpoints import (
     HOLD_IDLE_SECONDS,
     HOLD_SECONDS_MAX,
@@ -22,11 +23,10 @@ from crdtstream.store.checkpoints import (
     MemoryCheckpoints,
     Purpose,
 )
-from crdtstream.store.connections import PAGE_BYTES
+from crdtstream.store.connections import PAGE_BYTES, STATEMENTS_KEPT
 from crdtstream.store.errors import ImageError, LogCutError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.folder_lock import LOG_FILE
-from crdtstream.store.layout import unpack_frame
 from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
@@ -108,12 +108,27 @@ async def seen(checkpoints: Checkpoints, generation: int) -> list[int]:
             assert one == (wanted._replace(body=b"") if is_node else wanted)
             if is_node:
                 packed = await checkpoints.fetch([one.number])
-                assert unpack_frame(packed[one.number], len(wanted.body)) == wanted.body
+                assert unpack(packed[one.number], size=len(wanted.body)) == wanted.body
             numbers.append(one.number)
     return numbers
 
 
 # --- The contract ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped", [[2, 3, 4, 5], [5, 4, 3, 2], [2, 5], [5, 2, 3], [4]])
+async def test_a_checkpoint_keeps_what_lies_between_what_it_drops(
+    store: tuple[Log, Checkpoints], dropped: list[int]
+) -> None:
+    """Numbers side by side are named by the first and the last of them."""
+    log, checkpoints = store
+    await append(log, 2)
+    await write(checkpoints, images(1, 8), [], 1)
+    second = await write(checkpoints, images(9, 10), dropped, 2)
+    left = [number for number in range(1, 11) if number not in dropped]
+    assert await seen(checkpoints, second) == left
+    await checkpoints.forget_before(second)
+    assert await seen(checkpoints, second) == left
 
 
 async def test_a_checkpoint_sees_what_was_put_and_not_dropped(
@@ -151,12 +166,12 @@ async def test_put_tells_the_packed_bodies_in_order(store: tuple[Log, Checkpoint
     nodes = [image(number) for number in range(1, 700)]
     packed = await checkpoints.put(nodes)
     assert [
-        unpack_frame(frame, len(node.body)) for node, frame in zip(nodes, packed, strict=True)
+        unpack(frame, size=len(node.body)) for node, frame in zip(nodes, packed, strict=True)
     ] == [node.body for node in nodes]
     assert await checkpoints.put([Image(700, Kind.KEY, 0, 0, b"head", b"")]) == [b""]
 
 
-async def test_what_was_not_committed_is_gone_with_the_next_one(
+async def test_images_of_an_uncommitted_checkpoint_are_removed_by_the_next_one(
     store: tuple[Log, Checkpoints],
 ) -> None:
     log, checkpoints = store
@@ -403,7 +418,23 @@ async def test_every_image_is_read_back_small_and_large(tmp_path: Path, number: 
             await checkpoints.verify(1)
 
 
-async def test_what_the_log_takes_is_known_before_its_rows_were_counted(tmp_path: Path) -> None:
+async def test_statements_with_many_rows_are_not_kept(tmp_path: Path) -> None:
+    """There is one for each count of rows, and those of a hundred take 200 KiB each."""
+
+    def statements() -> int:
+        return sum(type(one).__name__ == "Statement" for one in gc.get_objects())
+
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 1)
+        before, number = statements(), 0
+        await checkpoints.begin()
+        for count in range(1, 61):
+            await checkpoints.put([image(number + n) for n in range(1, count + 1)])
+            number += count
+        assert statements() <= before + STATEMENTS_KEPT.value
+
+
+async def test_the_size_of_the_log_is_known_before_its_rows_are_counted(tmp_path: Path) -> None:
     """Of a log that a checkpoint has, a start reads nothing; whom it is kept for goes by this."""
     async with opened(tmp_path) as (log, checkpoints):
         await log.append([Record(R1, n, n, data(n)[:1_000], None) for n in range(1, 11)])
@@ -436,7 +467,7 @@ async def test_space_that_is_written_again_soon_is_kept(tmp_path: Path) -> None:
         assert 16 << 20 < (tmp_path / LOG_FILE).stat().st_size < 26 << 20
 
 
-async def test_what_is_cut_off_is_not_written_once_more(tmp_path: Path) -> None:
+async def test_cut_records_are_not_overwritten_on_disk(tmp_path: Path) -> None:
     """As SQLite would where it was built to write zeros over what is deleted."""
     async with opened(tmp_path) as (log, checkpoints):
         for n in range(1, 12):
@@ -493,7 +524,7 @@ async def test_a_lost_end_of_the_log_is_noticed(tmp_path: Path) -> None:
             pass
 
 
-async def test_what_is_held_stays_until_nobody_holds_it(
+async def test_a_held_checkpoint_and_its_log_stay_until_they_are_released(
     store: tuple[Log, Checkpoints],
 ) -> None:
     log, checkpoints = store
@@ -600,7 +631,7 @@ async def test_a_checkpoint_that_lacks_an_image_is_not_sent(tmp_path: Path) -> N
             await checkpoints.sent(generation)
 
 
-async def test_who_sends_a_checkpoint_does_not_keep_the_write_ahead_log(tmp_path: Path) -> None:
+async def test_sending_a_checkpoint_does_not_hold_the_write_ahead_log(tmp_path: Path) -> None:
     async with opened(tmp_path) as (log, checkpoints):
         await append(log, 2)
         generation = await write(checkpoints, [stagings.image(n) for n in range(1, 100)], [], 2)
@@ -711,7 +742,7 @@ async def test_a_body_that_is_packed_is_written_as_it_is(store: tuple[Log, Check
     log, checkpoints = store
     await append(log, 1)
     # As no node packs it here: it would be another one if it were packed again.
-    frames = [ZstdCompressor(level=19, write_checksum=True).compress(image(n).body) for n in (2, 3)]
+    frames = [FramePacker(level=19, has_checksum=True).pack(image(n).body) for n in (2, 3)]
     put = [
         image(1),
         *(
@@ -734,7 +765,7 @@ async def test_a_body_that_is_packed_is_written_as_it_is(store: tuple[Log, Check
     )
 
 
-async def test_who_reads_the_folder_finds_a_body_that_came_packed_sound(tmp_path: Path) -> None:
+async def test_a_body_that_arrived_packed_is_sound_for_folder_readers(tmp_path: Path) -> None:
     """As fsck and backups do: a row says how large the body is that comes out of the frame."""
     async with opened(tmp_path) as (log, checkpoints):
         await append(log, 1)

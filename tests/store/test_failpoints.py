@@ -1,4 +1,4 @@
-"""What the text of a failpoint names."""
+"""Failpoints by their text."""
 
 import pytest
 
@@ -40,6 +40,6 @@ def test_no_text_is_no_failpoint() -> None:
         ("log.append:1 broken", "must be STEP, STEP:N"),
     ],
 )
-def test_what_is_no_failpoint(text: str, told: str) -> None:
+def test_malformed_failpoints_are_refused(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         parse_failpoint(text)

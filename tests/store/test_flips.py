@@ -33,7 +33,7 @@ FILES: Final = (LOG_FILE, f"{LOG_FILE}-wal", f"{LOG_FILE}-shm", "acknowledged", 
 
 
 class State(NamedTuple):
-    """What a start finds.
+    """The state that a start finds.
 
     Attributes:
         checkpoint: position of the log that it goes on from, and the images that it sees.
@@ -70,7 +70,7 @@ async def make(folder: Path) -> None:
 
 
 async def read(folder: Path) -> State:
-    """What a node that starts there reads.
+    """Read the folder as a node does that starts there.
 
     Raises:
         StoreError: it does not start.

@@ -1,4 +1,4 @@
-"""What a log must notice when it is opened or read again: changed bits, and a crash."""
+"""Damage that a log must notice when it is opened or read again: changed bits, and a crash."""
 
 import contextlib
 import sqlite3

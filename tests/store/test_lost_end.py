@@ -100,7 +100,7 @@ def machine_was_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 
 def is_damage(folder: Path) -> bool:
-    """Whether fsck finds that the end is lost."""
+    """True if fsck finds that the end is lost."""
     return any(
         check.verdict is Verdict.DAMAGE and check.name in {"WAL", "settings"}
         for check in check_folder(folder).checks
@@ -295,7 +295,7 @@ async def test_a_loss_in_place_is_asked_for_at_the_next_start_too(tmp_path: Path
 
 
 def test_the_rest_of_a_transaction_that_was_cut_off_is_no_damage(tmp_path: Path) -> None:
-    """What is written over its beginning leaves its later frames behind, whole and uncommitted."""
+    """Frames written over its beginning leave its later frames behind, whole and uncommitted."""
     path, copy = tmp_path / "one", tmp_path / "two"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")

@@ -34,7 +34,7 @@ async def open_log(
 
 
 async def use(log: SqliteLog, uid: str = UID) -> None:
-    """What a node does before it acknowledges, then its end."""
+    """Use the log as a node does before it acknowledges; then the node ends."""
     await log.set_meta(UID_KEY, uid)
     await log.confirm()
     await log.append([Record(R1, 1, 1, b"batch", None)])

@@ -15,15 +15,17 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.folder_lock import LOG_FILE
-from crdtstream.store.log import FORMAT_VERSION, Fsync
+from crdtstream.store.log import Fsync
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.store.sqlite import SqliteLog
 
 R1 = RegionId(1)
 
 
-async def open_log(folder: Path, fsync: Fsync = Fsync.ALWAYS) -> SqliteLog:
-    return await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=fsync)
+async def open_log(folder: Path, fsync: Fsync = Fsync.ALWAYS, *, volume_id: str = "") -> SqliteLog:
+    return await SqliteLog.open(
+        folder, region=R1, database_id="crdb", fsync=fsync, volume_id=volume_id
+    )
 
 
 async def used_folder(folder: Path, fsync: Fsync = Fsync.ALWAYS) -> Path:
@@ -141,8 +143,35 @@ async def test_a_log_put_back_alone_is_not(tmp_path: Path) -> None:
     assert not await is_proven(folder)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "proven"),
+    [
+        ("claim-1", "claim-1", True),
+        ("claim-1", "claim-2", False),
+        ("claim-1", "", False),
+        # An ID that is given from now on says nothing about the time before.
+        ("", "claim-1", True),
+    ],
+)
+async def test_a_clone_of_a_volume_is_not_the_folder(
+    tmp_path: Path, *, before: str, now: str, proven: bool
+) -> None:
+    """The clone has the same files, with the same numbers and times."""
+    log = await open_log(tmp_path, volume_id=before)
+    await log.confirm()
+    await log.close()
+    log = await open_log(tmp_path, volume_id=now)
+    assert log.is_proven is log.is_same is proven
+    # After its peers have answered it is the folder of this volume.
+    await log.confirm()
+    await log.close()
+    log = await open_log(tmp_path, volume_id=now)
+    await log.abandon()
+    assert log.is_proven
+
+
 async def test_without_the_file_a_folder_is_not_proven(tmp_path: Path) -> None:
-    """What an operator does after putting a snapshot of the disk back."""
+    """An operator deletes it after putting a snapshot of the disk back."""
     await used_folder(tmp_path)
     (tmp_path / OPENED_FILE).unlink()
     assert not await is_proven(tmp_path)
@@ -157,19 +186,6 @@ async def test_without_fsync_only_a_clean_stop_proves(tmp_path: Path, fsync: Fsy
     assert not await is_proven(tmp_path, fsync)
     # The mode of the run that crashed counts, not that of the next one.
     assert not await is_proven(tmp_path, Fsync.ALWAYS)
-
-
-async def test_a_folder_of_format_1_is_read_and_proves_nothing(tmp_path: Path) -> None:
-    log = await open_log(tmp_path)
-    await log.append([Record(R1, 1, 1, b"batch", None)])
-    await log.set_meta("format_version", "1")
-    await log.close()
-    log = await open_log(tmp_path)
-    assert not log.is_proven
-    assert not log.fresh
-    assert [row.record.batch for row in await log.read_from(1, bytes_max=1000)] == [b"batch"]
-    assert await log.get_meta("format_version") == str(FORMAT_VERSION)
-    await log.abandon()
 
 
 async def test_a_folder_that_cannot_be_confirmed_says_why(tmp_path: Path) -> None:

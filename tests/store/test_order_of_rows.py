@@ -39,7 +39,7 @@ def put_out_of_order(path: Path, table: str) -> None:
 
 
 def _key_at(data: bytearray, cell: int) -> int:
-    """Where a cell has its key: behind its size, whose last byte has no high bit."""
+    """Place of the key in a cell: behind its size, whose last byte has no high bit."""
     while data[cell] >= SMALL:
         cell += 1
     return cell + 1

@@ -1,4 +1,4 @@
-"""Whether commits that sync are made at once goes by how long the last ones took."""
+"""Commits that sync are made at once if the last ones took little time."""
 
 from crdtstream.store.pace import COMMITS, REST_NS, REST_NS_MAX, SPENT_NS_MAX, Pace
 

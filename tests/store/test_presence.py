@@ -1,4 +1,4 @@
-"""What is committed is where a restart will look for it, or it is not acknowledged."""
+"""A commit is where a restart will look for it, or it is not acknowledged."""
 
 import errno
 import os
@@ -61,7 +61,7 @@ HARMS = (delete, move, unlink_log, unlink_wal, replace, make_unreadable)
 
 
 @pytest.mark.parametrize("harm", HARMS)
-async def test_what_is_not_the_file_that_was_opened_is_told(
+async def test_a_log_that_is_not_the_opened_file_is_noticed(
     tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     folder = tmp_path / "region"
@@ -87,7 +87,7 @@ async def test_nothing_is_committed_to_files_that_are_gone(tmp_path: Path) -> No
     with pytest.raises(FolderGoneError):
         await log.set_meta("key", "value")
     with pytest.raises(FolderGoneError):
-        await log.connections.write("DELETE FROM log", (), what="log")
+        await log.connections.write("DELETE FROM log", (), size=0, what="log")
     assert log.last_seq == 1
 
     folder.with_name("elsewhere").rename(folder)
@@ -115,7 +115,7 @@ async def test_a_commit_that_a_second_handle_does_not_find_is_told(tmp_path: Pat
     await log.close()
 
 
-async def test_what_was_noticed_holds_while_it_is_looked_at_again(
+async def test_a_noticed_loss_holds_during_the_next_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One check passes, the other does not: in between no write is taken."""

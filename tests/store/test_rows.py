@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from crdtstream.core.effects import Record
+from crdtstream.core.frames import FRAME_MAGIC
 from crdtstream.core.ids import RegionId
 from crdtstream.store.log import Fsync, Logged
 from crdtstream.store.rows import (
-    FRAME_MAGIC,
     PACKED_BYTES_MIN,
     RowPacker,
     RowReader,
@@ -81,7 +81,13 @@ def test_a_frame_that_is_none_is_damage_though_its_checksum_is_right() -> None:
     assert not is_sound
 
 
-async def test_what_a_read_returns_is_bounded_as_it_is_unpacked(tmp_path: Path) -> None:
+def test_a_frame_that_claims_more_than_a_batch_may_have_is_damage() -> None:
+    columns = RowPacker().columns(row(b"x" * 10_000))
+    assert RowReader(batch_bytes_max=10_000).read(columns)[1]
+    assert not RowReader(batch_bytes_max=9_999).read(columns)[1]
+
+
+async def test_a_read_is_bounded_by_the_unpacked_size(tmp_path: Path) -> None:
     """A thousand rows of a MiB take some KiB in the table."""
     log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.NO)
     try:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -18,8 +19,8 @@ from crdtstream.store.connections import wal_of
 from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.sqlite_staging import STAGING_FILE, SqliteStaging
-from crdtstream.store.staging import MemoryStaging, Staging
-from tests.store.stagings import check_whole, cut_of, image, put, stage, staged
+from crdtstream.store.staging import MemoryStaging, StagedCut, Staging, make_image
+from tests.store.stagings import SOURCE, check_whole, cut_of, image, put, stage, staged
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [*range(3, 300), 500, 7_000, 7_001]
@@ -70,7 +71,7 @@ async def test_nothing_is_staged_at_first(staging: Staging) -> None:
     await staging.discard()
 
 
-async def test_what_was_put_is_read_back_byte_for_byte(staging: Staging) -> None:
+async def test_staged_images_are_read_back_byte_for_byte(staging: Staging) -> None:
     cut = await stage(staging, NUMBERS)
     assert staging.is_complete
     assert staging.staged() == (cut, NUMBERS[-1])
@@ -115,7 +116,7 @@ async def test_the_images_of_each_key_are_read_together_and_again(staging: Stagi
     assert found == [one for one in range(1, 50) if image(one).kind is not Kind.ROOT]
 
 
-async def test_what_is_discarded_is_gone(staging: Staging) -> None:
+async def test_a_discarded_staging_is_empty(staging: Staging) -> None:
     await stage(staging, NUMBERS)
     await staging.discard()
     assert staging.staged() is None
@@ -156,6 +157,25 @@ async def test_read_ahead_leaves_out_what_is_not_there(staging: Staging) -> None
         await staging.fetch([99_999, first])
     with pytest.raises(ImageError, match="image 99999"):
         staging.load(99_999)
+
+
+async def test_large_images_are_read_back_one_at_a_time(tmp_path: Path) -> None:
+    """Strings of a megabyte: a hundred of them are no more than a few in memory."""
+    head = bytes(1 << 20)
+    images = [make_image(number, Kind.KEY, number, 0, head, b"") for number in range(1, 101)]
+    cut = StagedCut(bytes(16), SOURCE, {SOURCE: 1}, 100, 5050, 100 << 20)
+    async with opened(tmp_path) as staging:
+        await staging.begin(cut)
+        for one in images:
+            await staging.put([one])
+        tracemalloc.start()
+        try:
+            await staging.finish()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert staging.is_complete
+    assert most < 8 << 20
 
 
 @pytest.mark.parametrize("wrong", [[5, 5], [5, 4], [2]])
@@ -200,13 +220,13 @@ async def do(staging: Staging, call: str) -> None:
 # --- On disk --------------------------------------------------------------------------------------
 
 
-async def test_where_nothing_is_staged_no_file_is_made(tmp_path: Path) -> None:
+async def test_discarding_an_empty_staging_makes_no_file(tmp_path: Path) -> None:
     async with opened(tmp_path) as staging:
         await staging.discard()
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_what_is_staged_outlives_its_process(tmp_path: Path) -> None:
+async def test_staged_images_outlive_their_process(tmp_path: Path) -> None:
     async with opened(tmp_path) as staging:
         cut = cut_of(NUMBERS)
         await staging.begin(cut)
@@ -336,7 +356,7 @@ async def test_a_body_is_checked_whenever_it_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_complete", [False, True])
 @pytest.mark.parametrize("damage", ["no database", "no cut", "half"])
-async def test_what_is_damaged_is_discarded_if_it_was_never_complete(
+async def test_a_damaged_staging_is_discarded_if_it_was_never_complete(
     tmp_path: Path, damage: str, is_complete: bool
 ) -> None:
     path = tmp_path / STAGING_FILE
@@ -378,7 +398,7 @@ async def test_what_is_damaged_is_discarded_if_it_was_never_complete(
 async def test_a_changed_byte_is_harmless_or_noticed(
     tmp_path: Path, per_page: int, is_complete: bool
 ) -> None:
-    """Whatever byte it is: never is there anything else than what was put."""
+    """For every byte: nothing is ever read that differs from the images that were put."""
     numbers = NUMBERS[:80]
     async with opened(tmp_path) as staging:
         await staging.begin(cut_of(numbers))

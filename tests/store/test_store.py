@@ -18,7 +18,7 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.store.errors import StoreError
 from crdtstream.store.folder_lock import LOG_FILE
-from crdtstream.store.log import FORMAT_VERSION, Fsync, Log, Logged, MemoryLog
+from crdtstream.store.log import Fsync, Log, Logged, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.tail import TAIL_BYTES_SHORT, Tail
 
@@ -155,14 +155,6 @@ async def test_a_folder_of_another_region_or_database_is_refused(
     await (await open_log(tmp_path)).close()
     with pytest.raises(StoreError, match=reason):
         await open_log(tmp_path, region, database_id)
-
-
-async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    log = await open_log(tmp_path)
-    await log.set_meta("format_version", str(FORMAT_VERSION + 1))
-    await log.close()
-    with pytest.raises(StoreError, match=r"written in format 6, .* reads formats 1, 2, 3, 4 and 5"):
-        await open_log(tmp_path)
 
 
 async def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a checkpoint does in one turn of the event loop is bounded, however much there is to write.
+"""A checkpoint's work in one turn of the event loop is bounded, whatever the size of the state.
 
 No times: a turn's work is counted in lines of Python that are run, and the checkpointer's clock
 goes by the same count.
@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import pytest
 
-from crdtstream.checkpointer import Checkpointer
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
-from crdtstream.engine import Engine
+from crdtstream.engine.checkpointer import Checkpointer
+from crdtstream.engine.engine import Engine
+from crdtstream.engine.turns import TURN_NS
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
-from crdtstream.turns import TURN_NS
 from tests.harness.driven import make_region
 
 # Lines are counted in the sources only.

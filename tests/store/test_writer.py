@@ -9,7 +9,7 @@ from pathlib import Path
 from crdtstream.store.writer import Writer
 
 
-async def test_who_is_cancelled_twice_keeps_the_connection_until_the_thread_is_done(
+async def test_a_caller_cancelled_twice_keeps_the_connection_until_the_thread_ends(
     tmp_path: Path,
 ) -> None:
     writer, began, may_end = Writer(tmp_path / "log.sqlite"), asyncio.Event(), threading.Event()

@@ -27,8 +27,7 @@ from crdtstream.upkeep.report import Report
 from tests.harness.regions import Node
 
 R1: Final = RegionId(1)
-GOLDEN: Final = Path(__file__).parent.parent / "store" / "format_2"
-# As entries are counted by blocks; the one beside the folder is older.
+GOLDEN: Final = Path(__file__).parent.parent / "store" / "format_1"
 GOLDEN_DIGEST: Final = "3212835b2c527ffe7dabec4c8d64d110ae185eea"
 
 
@@ -141,7 +140,7 @@ def found(report: Report) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def reopened(folder: Path) -> AsyncIterator[str]:
-    """What a node would start with: its digest."""
+    """The digest of the state with which a node would start."""
     log = await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
     try:
         checkpoints = await SqliteCheckpoints.open(log)

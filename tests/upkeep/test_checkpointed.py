@@ -100,7 +100,7 @@ async def test_a_damaged_newer_checkpoint_goes_as_the_one_before_is_whole(
         "DELETE FROM checkpoint",
     ],
 )
-async def test_what_is_lost_with_a_checkpoint_stays_for_inspection(
+async def test_fsck_does_not_repair_a_folder_that_lost_its_checkpoint(
     tmp_path: Path, statement: str
 ) -> None:
     await folder_of(tmp_path)
@@ -113,7 +113,7 @@ async def test_what_is_lost_with_a_checkpoint_stays_for_inspection(
     assert (tmp_path / LOG_FILE).read_bytes() == before
 
 
-async def test_what_an_unfinished_checkpoint_left_is_deleted(tmp_path: Path) -> None:
+async def test_fsck_deletes_the_images_of_an_unfinished_checkpoint(tmp_path: Path) -> None:
     async with checkpointed(tmp_path) as (node, _, checkpoints):
         digest = node.replica.digest().decode()
         node.log.clear()
@@ -188,7 +188,7 @@ async def test_a_damaged_image_ends_a_backup(tmp_path: Path) -> None:
                 pass
 
 
-async def test_who_takes_nothing_keeps_nothing(tmp_path: Path) -> None:
+async def test_an_idle_hold_lapses(tmp_path: Path) -> None:
     async with checkpointed(tmp_path) as (_, log, checkpoints), checkpoints.hold() as hold:
         hold.lapses_at -= HOLD_IDLE_SECONDS.value
         await checkpoints.forget_before(2)

@@ -1,4 +1,4 @@
-"""What a dump shows: every kind, every byte, and what is damaged."""
+"""The output of a dump: every kind, every byte, and what is damaged."""
 
 import base64
 import json
@@ -83,7 +83,7 @@ def test_fields_are_shown_as_they_were_appended(fields: list[tuple[bytes, bytes]
 
 def test_a_part_can_be_asked_for(tmp_path: Path) -> None:
     folder = golden(tmp_path)
-    _, *records = dumped(folder, "--from", "40")
+    _, *records = dumped(folder, "--first", "40")
     assert [record["seq"] for record in records] == list(range(40, 48))
     _, *records = dumped(folder, "--key", "bulk")
     told = [
@@ -133,6 +133,6 @@ def test_pages_that_cannot_be_read_cost_only_their_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "empty"])
-def test_what_is_no_folder_of_a_region_is_refused(tmp_path: Path, name: str) -> None:
+def test_unusable_folders_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     assert dumped(tmp_path / name, status=2) == []

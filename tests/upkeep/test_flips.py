@@ -40,7 +40,7 @@ def content(folder: Path) -> object:
 
 
 def seen(connection: sqlite3.Connection, stored: StoredCheckpoint | None) -> object:
-    """What a checkpoint sees: all but when it ends to be seen."""
+    """Rows that a checkpoint sees, except for the end of their visibility."""
     if stored is None:
         return None
     found = images(connection, stored.row.generation)
@@ -135,7 +135,7 @@ async def test_every_flip_of_a_checkpoint(tmp_path: Path, stripe: int) -> None:
 
 
 def names_of_meta(log: bytes) -> set[int]:
-    """Where it says whose folder it is: another name there is as good as this one."""
+    """Places that name the folder's owner: another name there is as good as this one."""
     places = set()
     for name, value in ((b"database_id", b"crdb"), (b"region", b"1")):
         at = log.index(name + value) + len(name)

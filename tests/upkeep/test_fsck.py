@@ -1,4 +1,4 @@
-"""What a check of a folder finds, and what it leaves alone."""
+"""Findings of a check of a folder, and the parts that it leaves alone."""
 
 import contextlib
 import sqlite3
@@ -15,13 +15,13 @@ from crdtstream.core.wire.codec import decode_batch, encode_batch
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import ABSENCES_KEY
 from crdtstream.store.log import Fsync, Logged
-from crdtstream.store.rows import record_crc
+from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep.reading import UpkeepError
 from crdtstream.upkeep.report import Verdict
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 from tests.harness.regions import Node
-from tests.store.test_folder_reader import make_folder
+from tests.store.test_checkpoints import append, images, opened, write
 from tests.upkeep.folders import (
     GOLDEN_DIGEST,
     R1,
@@ -42,7 +42,7 @@ def test_a_sound_folder_has_the_digest_of_its_state(tmp_path: Path) -> None:
     assert report.vv == {1: 199, 2: 11}
 
 
-async def test_what_is_in_the_wal_only_counts(tmp_path: Path) -> None:
+async def test_records_in_the_wal_only_count(tmp_path: Path) -> None:
     report = checked(await killed(tmp_path / "killed"))
     assert report.is_sound
     assert report.vv == {1: 5}
@@ -101,7 +101,7 @@ def test_damage_is_found(tmp_path: Path, statement: str, check: str, text: str) 
 
 
 @pytest.mark.parametrize("absences", ["", "3:1795402802313", "2:1795402802313,3:1795402802313"])
-async def test_that_another_region_is_away_is_no_damage(tmp_path: Path, absences: str) -> None:
+async def test_noted_absences_of_other_regions_are_no_damage(tmp_path: Path, absences: str) -> None:
     folder = await stopped(tmp_path)
     log = await SqliteLog.open(folder, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)
     await log.set_meta(ABSENCES_KEY, absences)
@@ -144,7 +144,7 @@ def test_a_context_that_was_not_applied_before_is_found(tmp_path: Path) -> None:
         ({"batch": None}, "dots without a batch"),
     ],
 )
-def test_what_does_not_decode_is_found(
+def test_undecodable_records_are_found(
     tmp_path: Path, columns: dict[str, object], text: str
 ) -> None:
     folder = golden(tmp_path)
@@ -156,9 +156,12 @@ def test_effects_that_cannot_be_lived_through_are_found(tmp_path: Path) -> None:
     """Dots and checksums are right, and an ID lies below the one before it."""
     folder = golden(tmp_path)
     with contextlib.closing(sqlite3.connect(folder / LOG_FILE)) as connection:
-        query = "SELECT seq, batch FROM log WHERE batch IS NOT NULL AND origin = 1 ORDER BY seq"
-        rows = [(seq, decode_batch(data)) for seq, data in connection.execute(query)]
-    seq, batch = next((seq, batch) for seq, batch in rows if len(batch.appends.ms) > 1)
+        rows = connection.execute(f"SELECT {ROW_COLUMNS} FROM log WHERE origin = 1 ORDER BY seq")
+        logged = [found for found, _ in map(RowReader().read, rows) if found is not None]
+    batches = [
+        (row.seq, decode_batch(row.record.batch)) for row in logged if row.record.batch is not None
+    ]
+    seq, batch = next((seq, batch) for seq, batch in batches if len(batch.appends.ms) > 1)
     batch.appends.ms[-1] = 0
     rewrite(folder, seq, batch=encode_batch(batch))
     report = checked(folder)
@@ -187,7 +190,7 @@ def test_another_digest_is_no_damage(tmp_path: Path) -> None:
     assert "damaged" not in refused.output.lower()
 
 
-def test_what_is_lost_is_not_repaired(tmp_path: Path) -> None:
+def test_fsck_does_not_repair_lost_records(tmp_path: Path) -> None:
     folder = golden(tmp_path)
     change(folder, "DROP INDEX log_by_dot")
     change(folder, "DELETE FROM log WHERE seq = 5")
@@ -217,11 +220,11 @@ def test_a_truncated_file_is_found(tmp_path: Path) -> None:
             lambda folder: change(
                 golden(folder), "UPDATE meta SET value = '99' WHERE key LIKE 'f%'"
             ),
-            "written in format 99, this program reads formats",
+            "written in format 99, and this program reads format 1",
         ),
     ],
 )
-def test_what_is_no_folder_of_a_region_is_refused(tmp_path: Path, make, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_unusable_folders_are_refused(tmp_path: Path, make, text: str) -> None:  # type: ignore[no-untyped-def]
     folder = tmp_path / "folder"
     make(folder)
     refused = CliRunner().invoke(program(), ["fsck", str(folder)])
@@ -241,7 +244,10 @@ def test_what_is_no_folder_of_a_region_is_refused(tmp_path: Path, make, text: st
     ],
 )
 async def test_damaged_images_are_found(tmp_path: Path, statement: str, text: str) -> None:
-    await make_folder(tmp_path)
+    async with opened(tmp_path) as (log, checkpoints):
+        await append(log, 20)
+        await write(checkpoints, images(1, 30), [], 8)
+        await write(checkpoints, images(31, 40), [1, 2], 15)
     assert "images" not in found(checked(tmp_path))
     change(tmp_path, statement)
     assert text in found(checked(tmp_path))["images"]

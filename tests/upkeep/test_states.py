@@ -1,4 +1,4 @@
-"""What a check holds against a state never happens in one: whole regions, faults and all."""
+"""Findings of a check never occur in a sound state: whole regions, with faults."""
 
 from collections import Counter
 

@@ -16,40 +16,44 @@ Dots mean the same everywhere, so a reader may continue in any region.  A region
 cursor returns nothing that it has yet to hear of, and later neither skips nor repeats it.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from heapq import merge
 from itertools import islice
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, integer, timeout_ms
 from crdtstream.commands.beyond_redis.version_vectors import (
+    NOTHING_NAMED,
+    Named,
+    encode_named,
     encode_version_vector,
+    named_here,
     parse_version_vector,
     refuse_lost,
 )
 from crdtstream.commands.lookup import refuse_string
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Reply
 from crdtstream.commands.streams.entries import encode_entry
+from crdtstream.commands.streams.never_skip import beyond_in_lane
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 
 
 def crdt_xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
     """CRDT.XREAD key cursor [COUNT n] [BLOCK ms]: the entries that a cursor has not had.
 
-    ``0`` or ``-`` is the cursor of a reader who has had nothing; ``$`` is that of a reader who has
-    had everything that this region has.
+    ``0`` or ``-`` is the cursor of a reader that has had nothing; ``$`` is that of a reader that
+    has had everything that this region has.
 
     Returns:
         The next cursor, and entries as in XRANGE, by ID, at most COUNT.  Without any: at once, or,
-        with BLOCK, when time is over.
+        with BLOCK, at the timeout.
 
     Raises:
         CommandError: the cursor does not parse, an option is wrong, or the key is a string; or
-            LOST: its reader has had effects of a removed region that exist nowhere.
+            LOST: its reader has had effects that exist nowhere, as their region was removed or goes
+            on without them in another folder.
 
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
@@ -79,27 +83,32 @@ def _options(argv: list[bytes], now: Millis) -> tuple[int | None, int | None]:
     return count, block_ms
 
 
-def _cursor(replica: Replica, text: bytes) -> VersionVector:
+def _cursor(replica: Replica, text: bytes) -> Named:
     if text == b"-":
-        return {}
+        return NOTHING_NAMED
     if text == b"$":
-        return dict(replica.vv)
+        return named_here(replica, replica.vv)
     return parse_version_vector(text, replica.database_uid, what="cursor")
 
 
 def _answer_or_block(
     key: bytes,
-    cursor: VersionVector,
+    cursor: Named,
     count: int | None,
     block_ms: int | None,
     replica: Replica,
     now: Millis,
 ) -> Reply | Blocked:
-    # Looked at each time: while it waits, a removed region's end may become known.
+    # Looked at each time: while it waits, it may become known that effects are lost.
     refuse_lost(replica, cursor)
-    entries, next_cursor = _read(replica, key, cursor, count)
+    if replica.are_unheard(cursor.vv, cursor.numbers):
+        # What its dots are is not known here: nothing can be said to lie beyond them.
+        next_text, entries = encode_named(replica, cursor), list[bytes]()
+    else:
+        entries, next_cursor = _read(replica, key, cursor.vv, count)
+        next_text = encode_version_vector(replica, next_cursor)
     answer: Reply = [
-        encode_version_vector(next_cursor, replica.database_uid),
+        next_text,
         Encoded(b"*%d\r\n" % len(entries) + b"".join(entries)),
     ]
     if entries or block_ms is None:
@@ -120,7 +129,7 @@ def _read(
     lanes = {} if stream is None else stream.lanes
     reached = {region: cursor.get(region, 0) for region in lanes}
     entries = []
-    sources = [_beyond(lane, reached[region]) for region, lane in lanes.items()]
+    sources = [beyond_in_lane(lane, reached[region]) for region, lane in lanes.items()]
     for entry_id, region, node, index in islice(merge(*sources), count):
         entries.append(encode_entry(entry_id, node, index))
         reached[region] = node.n[index]
@@ -130,12 +139,6 @@ def _read(
     join(next_cursor, {region: n for region, n in replica.vv.items() if region not in unfinished})
     join(next_cursor, reached)
     return entries, next_cursor
-
-
-def _beyond(lane: Lane, n: int) -> Iterator[Found]:
-    region = lane.region
-    for entry_id, node, index in lane.scan_dots(n):
-        yield entry_id, region, node, index
 
 
 def _has_beyond(lane: Lane, n: int) -> bool:

@@ -1,4 +1,4 @@
-"""CRDT.XGROUP: whether every region hands out a group's entries, one of them, or each its own.
+"""CRDT.XGROUP: whether every region delivers a group's entries, one of them, or each its own.
 
 A move of the home is a handover: the home itself stops, and says how far it had come and what is
 pending.  If the home is lost, only FORCE helps: the region that takes over begins at the replicated
@@ -13,23 +13,23 @@ from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "CRDT.XGROUP <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETMODE <key> <groupname>",
-    "    Tell who hands out the entries of a group.",
+    "    Show which region delivers the entries of a group.",
     "SETMODE <key> <groupname> AT-LEAST-ONCE|HOME <region>|PARTITIONED [FORCE]",
-    "    Set who hands out the entries of a group. Modes are:",
+    "    Set which region delivers the entries of a group. Modes are:",
     "    * AT-LEAST-ONCE",
-    "      Every region, each for itself, unless they are known to be acknowledged.",
+    "      Every region, by itself, all but those known to be acknowledged.",
     "    * HOME <region>",
     "      This one region.",
     "    * PARTITIONED",
-    "      Each region what was added there.",
+    "      Each region the entries that were added there.",
     "    FORCE",
-    "      Do not ask whoever hands out now: what is not acknowledged in a row comes again.",
+    "      Do not ask the region that delivers now: entries not acknowledged in a row come again.",
     "HELP",
     "    Print this help.",
 )
@@ -38,7 +38,7 @@ HELP: Final = (
 def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.XGROUP SETMODE key group at-least-once | home region | partitioned [FORCE].
 
-    Who hands out now must hand over, and so the command is to be given there; where that is not
+    The region that delivers now must hand over, so the command is to be sent there; if that is not
     possible, with FORCE.  A FORCE that is not needed changes nothing.
 
     Raises:
@@ -59,11 +59,13 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     is_forced = current.mode is not Mode.AT_LEAST_ONCE and not is_handover
     if is_forced and not may_force:
         raise CommandError(_refusal(name, group))
-    # With at-least-once nobody takes over: each region goes on from where it had come itself.
+    # With at-least-once no region takes over: each goes on from its own position.
     is_taken_over = is_handover and mode is not Mode.AT_LEAST_ONCE
     handover = group.handover(stream.lanes) if is_taken_over else {}
     if current.epoch >= EPOCH_MAX:
-        raise CommandError("ERR the mode of this group cannot be set any more: create it anew")
+        raise CommandError(
+            "ERR the mode of this group cannot be set any more: destroy and create it"
+        )
     replica.issue(SetGroupMode(key, name, current.epoch + 1, mode, home, is_forced, handover))
     return OK
 
@@ -71,7 +73,7 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _check_hands_out(replica: Replica, home: RegionId) -> None:
     """Refuse a home that would hand nothing out: it joins, or is no region of the database.
 
-    At epoch 0 the nodes' files say who is a member, and nobody here knows them.
+    At epoch 0 the nodes' files name the members, and they are not known here.
     """
     members = replica.members
     if members.epoch and home not in members.active:

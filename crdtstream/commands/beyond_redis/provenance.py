@@ -11,19 +11,19 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.intervals import Intervals
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.producers.idempotency import Collapsed
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 
 class State(Enum):
-    """What an entry is to a group, as far as this region knows; the value is what is answered."""
+    """State of an entry in a group, as far as this region knows; the value is the answer's word."""
 
-    PENDING = b"pending"  # handed out here, or taken over, and not acknowledged
-    ACKNOWLEDGED = b"acknowledged"  # handed out and acknowledged here; the others do not know yet
+    PENDING = b"pending"  # delivered here, or taken over, and not acknowledged
+    ACKNOWLEDGED = b"acknowledged"  # delivered and acknowledged here; the others do not know yet
     COVERED = b"covered-by-frontier"  # in an acknowledged run that is replicated
-    UNDELIVERED = b"undelivered"  # still to be handed out with >
+    UNDELIVERED = b"undelivered"  # still to be delivered with >
     BEFORE_START = b"before-start"  # the group begins behind it
     PASSED = b"passed-over"  # given up (DELCONSUMER), or jumped over (SETID, LASTID)
 
@@ -31,12 +31,12 @@ class State(Enum):
 def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.WHY key id: a map for each entry with this ID, by lane.
 
-    Without an ID it tells of the key's string: a map for each of its values that concurrent SETs
-    left, the one that counts first; and whether GET shows it, or there is a stream in front.
+    Without an ID it reports on the key's string: a map for each value that concurrent SETs left,
+    the one that counts first; and whether GET shows it, or a stream stands in front.
 
-    Behind the entries stand those that went because a concurrent append of the same idempotent id
-    stayed, each with the ID of the one that stayed.  They are remembered until they are causally
-    stable.
+    Behind the entries stand those that were removed because a concurrent append of the same
+    idempotent id stayed, each with the ID of the one that stayed.  They are remembered until they
+    are causally stable.
 
     Returns:
         The maps; none if no such entry is known.
@@ -163,7 +163,7 @@ def _pending(nack: Nack, now: Millis) -> list[tuple[Reply, Reply]]:
 
 
 def state_of(group: Group, region: RegionId, entry_id: StreamId) -> State:
-    """What an entry of a lane is to a group."""
+    """State of a lane's entry in a group."""
     progress = group.progress(region)
     if entry_id in progress.pel:
         return State.PENDING

@@ -1,7 +1,7 @@
-"""CRDT.XINFO: what XINFO would tell of a stream and its groups, had Redis several regions.
+"""CRDT.XINFO: what XINFO would report on a stream and its groups if Redis had several regions.
 
 XINFO has the keys of the announced version of Redis and no others, because clients refuse what they
-do not know.  What is told here is there whatever version is announced.
+do not know.  What is reported here does not depend on the announced version.
 """
 
 from typing import Final
@@ -13,9 +13,9 @@ from crdtstream.commands.streams.idempotent_xadd import window_facts
 from crdtstream.commands.streams.xinfo import lag
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis, RegionId, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "CRDT.XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -31,7 +31,7 @@ HELP: Final = (
 def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.XINFO GROUPS key: a map for each group, by name.
 
-    ``undelivered`` is always known, unlike ``lag``: how many entries ``>`` would still hand out in
+    ``undelivered`` is always known, unlike ``lag``: how many entries ``>`` would still deliver in
     this region, whatever was deleted.
 
     Cost: O(consumers and lanes) of each group.

@@ -1,1 +1,1 @@
-"""What every command is for and how it is written: for COMMAND, its clients, and the docs."""
+"""Purpose and syntax of every command: for COMMAND, its clients, and the docs."""

@@ -4,7 +4,7 @@ from typing import Final
 
 TEXT: Final = """
 CRDT.DIGEST [key]
-    since 0.1.0; flags readonly; keys 1 RO
+    since 0.1.0; flags readonly @stream @dangerous; keys 1 RO access
     A digest of all that is replicated, or of a key: regions with equal ones agree.
     O(N) for N entries.
 
@@ -30,7 +30,7 @@ CRDT.XGROUP
 
 CRDT.XGROUP|GETMODE key group
     since 0.1.0; flags readonly @stream; here names_dots; keys 2 RO access
-    Tells who hands out the entries of a group.
+    Shows which region delivers the entries of a group.
     O(1)
 
 CRDT.XGROUP|HELP
@@ -39,8 +39,8 @@ CRDT.XGROUP|HELP
     O(1)
 
 CRDT.XGROUP|SETMODE key group <mode: AT-LEAST-ONCE | HOME region | PARTITIONED> [FORCE]
-    since 0.1.0; flags write @stream; here despite_lag; keys 2 RW update
-    Sets who hands out the entries of a group: every region, one, or each what was added there.
+    since 0.1.0; flags write @stream @admin @dangerous; here despite_lag; keys 2 RW update
+    Sets which region delivers the entries of a group: every region, one, or each its own entries.
     O(1)
 
 CRDT.XINFO

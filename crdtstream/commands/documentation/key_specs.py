@@ -1,4 +1,4 @@
-"""Where a command's keys stand among its arguments, and what it does to them.
+"""Places of a command's keys among its arguments, and what it does to them.
 
     1 RW update           argument 1
     1.. RM delete         argument 1 and all that follow
@@ -34,7 +34,7 @@ class KeySpec:
         step: from one key to the next.
         is_counted: the argument at ``start`` says how many keys follow it; ``last`` counts for
             nothing then.
-        flags: ``RO``, ``RW``, ``OW`` or ``RM``, then what of it the command wants: ``access``,
+        flags: ``RO``, ``RW``, ``OW`` or ``RM``, then what the command does with them: ``access``,
             ``update`` …; ``not_key`` for what only routes like a key (shard channels).
     """
 
@@ -50,20 +50,30 @@ class KeySpec:
     def finds_keys(self) -> bool:
         return "not_key" not in self.flags
 
+    @property
+    def is_single(self) -> bool:
+        """True if it finds one key, always in the same place."""
+        return not self.word and not self.is_counted and self.last == 0
+
     def find(self, argv: Sequence[bytes]) -> Sequence[bytes] | None:
         """The keys; none if the word is not there; None if they would stand beyond the end."""
+        found = self.positions(argv)
+        return None if found is None else [argv[at] for at in found]
+
+    def positions(self, argv: Sequence[bytes]) -> range | None:
+        """Positions of the keys; empty and None as of ``find``."""
         first = self.start
         if self.is_counted:
             number = argv[first] if first < len(argv) else b""
-            # The first digits are enough to tell that a longer number is too high.
+            # The first digits are enough to see that a longer number is too high.
             digits = b"0" + number.lstrip(b"0")[:_COUNT_DIGITS]
             count = int(digits) if number.isdigit() else 0
-            return argv[first + 1 : first + 1 + count] if count < len(argv) - first else None
+            return range(first + 1, first + 1 + count) if count < len(argv) - first else None
         if self.word:
             # The last argument cannot be the word, as nothing would follow it.
             words = [word.upper() for word in argv[first:-1]]
             if self.word.encode() not in words:
-                return ()
+                return range(0)
             first += words.index(self.word.encode()) + 1
         if self.last >= 0:
             last = first + self.last
@@ -71,7 +81,15 @@ class KeySpec:
             last = first + (len(argv) - first) // self.share + self.last
         else:
             last = len(argv) + self.last
-        return argv[first : last + 1 : self.step] if first <= last < len(argv) else None
+        return range(first, last + 1, self.step) if first <= last < len(argv) else None
+
+
+def flags_in(spec: KeySpec, argv: Sequence[bytes]) -> tuple[str, ...]:
+    """Flags for what a request does to its keys: SET reads them only if it has GET."""
+    if "variable_flags" not in spec.flags:
+        return spec.flags
+    reads = b"GET" in [word.upper() for word in argv[3:]]
+    return ("RW", "access", "update") if reads else ("OW", "update")
 
 
 def parse_key_spec(text: str) -> KeySpec:

@@ -1,4 +1,4 @@
-"""Commands on lists: none, but for how walrus waits.  ``pages`` explains the form."""
+"""Commands on lists: only the one with which walrus waits.  ``pages`` explains the form."""
 
 from typing import Final
 

@@ -19,11 +19,11 @@ is called ``XGROUP|CREATE``.  Of the facts only ``since`` is always there:
 ``deprecated 7.2.0: …`` names the version and the substitute.  A line that continues another is
 indented deeper, and an empty line ends a page.
 
-Flags that only this program knows: ``immediate``, runs inside MULTI, where others are queued;
-``names_dots``, its reply may name a dot, which therefore has to be in the log; ``may_replicate``,
-waits while CLIENT PAUSE stops writes; ``despite_lag``, a write that goes on although too much of
-this region is in no other one; ``runs_script``, may write whatever the script writes, and MONITOR
-tells of it.
+Flags that only this program knows: ``immediate`` runs inside MULTI, where others are queued.
+``names_dots``: its reply may name a dot, which therefore has to be in the log.  ``may_replicate``
+waits while CLIENT PAUSE stops writes.  ``despite_lag``: a write that is allowed although too much
+of this region is in no other one.  ``runs_script`` may write whatever the script writes, and
+MONITOR shows it.
 """
 
 import re
@@ -65,7 +65,7 @@ _CHANGE: Final = re.compile(r"(deprecated )?(\d+\.\d+\.\d+): (.*)")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is said of a command.
+    """Description of a command.
 
     Attributes:
         name: lower case; ``xgroup|create`` of a subcommand.
@@ -73,14 +73,14 @@ class Page:
         arguments: its syntax.
         since: version of Redis, or of this program if the group is ``crdt``.
         summary, complexity: for people.
-        arity: how many arguments, the name included; negative: at least as many.
+        arity: number of arguments, the name included; negative: the minimum.
         flags: what clients and proxies may rely on; Redis explains them at COMMAND.
         own_flags: those that only this program knows.
         own_categories: ACL categories that neither the group nor a flag implies; they stand for
             the group's.
         key_specs: where the keys are.
-        tips: for clients of clusters, and for who compares replies.
-        doc_flags: ``deprecated``, and ``syscmd`` for those who work on the server itself.
+        tips: for clients of clusters, and for comparisons of replies.
+        doc_flags: ``deprecated``, and ``syscmd`` for commands that work on the server itself.
         history: versions and what they changed.
         deprecated_since, replaced_by: where there is something better.
     """
@@ -157,7 +157,7 @@ def _page(group: str, block: str) -> Page:
 
 
 def _arity(name: str, arguments: tuple[Argument, ...]) -> int:
-    """What a syntax says of the number of arguments, the words of the name included."""
+    """Number of arguments by a syntax, the words of the name included; negative: the minimum."""
     fewest, most = word_bounds(arguments)
     arity = fewest + len(name.split("|"))
     return arity if most == fewest else -arity

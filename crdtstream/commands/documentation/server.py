@@ -8,6 +8,27 @@ ACL
     Holds the commands on users; here there is one, who may do everything.
     Depends on the subcommand.
 
+ACL|CAT [category]
+    since 6.0.0; flags noscript loading stale
+    Lists the categories, or the commands of one.
+    O(1)
+
+ACL|DELUSER username...
+    since 6.0.0; flags admin noscript loading stale; tips request_policy:all_nodes,
+        response_policy:all_succeeded
+    Removes users, and closes their connections.
+    O(1) for each user.
+
+ACL|DRYRUN username command [arg...]
+    since 7.0.0; flags admin noscript loading stale
+    Tells whether a user may run a command, without running it.
+    O(1)
+
+ACL|GENPASS [bits]
+    since 6.0.0; flags noscript loading stale
+    Makes a password that cannot be guessed.
+    O(1)
+
 ACL|GETUSER username
     since 6.0.0; flags admin noscript loading stale
     Shows the rules of a user.
@@ -25,11 +46,30 @@ ACL|LIST
     Shows all users as rules, in the form of the ACL file.
     O(N) for N users.
 
+ACL|LOAD
+    since 6.0.0; flags admin noscript loading stale
+    Reads the users from the aclfile.
+    O(N) for N users.
+
 ACL|LOG [operation: count | RESET]
     since 6.0.0; flags admin noscript loading stale
     Shows who was refused of late, or forgets it.
     O(N) for N entries shown.
     7.2.0: Shows IDs and times of the entries.
+
+ACL|SAVE
+    since 6.0.0; flags admin noscript loading stale; tips request_policy:all_nodes,
+        response_policy:all_succeeded
+    Writes the users into the aclfile.
+    O(N) for N users.
+
+ACL|SETUSER username [rule...]
+    since 6.0.0; flags admin noscript loading stale; tips request_policy:all_nodes,
+        response_policy:all_succeeded
+    Creates a user, or changes its rights.
+    O(N) for N rules.
+    6.2.0: Patterns of channels.
+    7.0.0: Selectors and key permissions.
 
 ACL|USERS
     since 6.0.0; flags admin noscript loading stale
@@ -107,7 +147,7 @@ CONFIG|HELP
 CONFIG|RESETSTAT
     since 2.0.0; flags admin noscript loading stale; tips request_policy:all_nodes,
         response_policy:all_succeeded
-    Begins the counters of INFO anew.
+    Sets the counters of INFO to zero.
     O(1)
 
 CONFIG|REWRITE

@@ -27,7 +27,7 @@ XADD key [NOMKSTREAM@6.2.0] [condition: KEEPREF | DELREF | ACKED]
 
 XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]
     since 6.2.0; flags write fast; here despite_lag; keys 1 RW delete; tips nondeterministic_output
-    Takes over entries that were pending for long, whoever had them.
+    Takes over entries that were pending for long, from any consumer.
     O(N) for N entries looked at.
     7.0.0: Tells which of the entries no longer exist.
 
@@ -39,7 +39,7 @@ XCFGSET key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]
 XCLAIM key group consumer min-idle-time id... [IDLE ms] [TIME unix-time-milliseconds]
         [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]
     since 5.0.0; flags write fast; here despite_lag; keys 1 RW update; tips nondeterministic_output
-    Takes over pending entries, whoever had them.
+    Takes over pending entries, from any consumer.
     O(log N) for each ID and N pending entries.
 
 XDEL key id...

@@ -58,7 +58,7 @@ _TOKENS: Final = re.compile(rf"{_VERSION.pattern}|\.\.\.|[\[\]<>()|]|[^\s\[\]<>(
 
 
 class BadSyntaxError(ValueError):
-    """A syntax line of ours that nobody can read: found by the tests."""
+    """A syntax line of ours that cannot be parsed: found by the tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _Reader:
         self.token = next(self._tokens, "")
 
     def row(self) -> tuple[Argument, ...]:
-        """What stands side by side, up to a bar, a closing bracket or the end."""
+        """Arguments side by side, up to a bar, a closing bracket or the end."""
         arguments = []
         while self.token and self.token not in "|]>)":
             arguments.append(self._argument())

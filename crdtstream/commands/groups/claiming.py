@@ -27,8 +27,8 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.progress import once_more
 from crdtstream.core.id_columns import FEW, IdColumns, columns_of
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, format_id, parse_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 # XAUTOCLAIM looks at no more than this many pending entries per entry asked for.
 ATTEMPTS_PER_COUNT: Final = 10
@@ -51,7 +51,7 @@ class _ClaimOptions:
 
 
 class _Claimed:
-    """What a claim is going to change.
+    """Changes that a claim is going to make.
 
     Attributes:
         nacks: per lane and ID delivery time and count.
@@ -119,7 +119,7 @@ def _claim(
     now: Millis,
     min_idle: int,
 ) -> bool:
-    """Claim one entry, if it is there and idle for long enough."""
+    """Claim one entry, if it exists and is idle for long enough."""
     nack = group.progress(lane).pel.get(entry_id)
     entries = stream.lanes.get(lane)
     if entries is None or entries.find(entry_id) is None:
@@ -163,8 +163,8 @@ def _claim_together(
     now: Millis,
     min_idle: int,
 ) -> _Together | None:
-    """What claiming many IDs is going to change, and its reply, in a few steps for all; None if an
-    ID is named twice, or what is pending is of several lanes."""
+    """Changes and reply of a claim of many IDs, in a few steps for all; None if an ID is named
+    twice, or the pending entries are in several lanes."""
     lanes = [region for region, progress in group.lanes.items() if progress.pel]
     ascending = ids if ids.ascend() else ids.ascending()
     if len(lanes) != 1 or len(ascending) != len(ids):
@@ -226,7 +226,7 @@ def _claim_arguments(
 
 
 def _claim_option(options: _ClaimOptions, argv: list[bytes], at: int, now: Millis) -> int:
-    """Read the option at ``at``; tell how many arguments it took."""
+    """Read the option at ``at``; return how many arguments it took."""
     option = argv[at].lower()
     if option == b"force":
         options.force = True

@@ -19,8 +19,8 @@ from crdtstream.commands.arguments import (
     shown,
     strict_ids,
 )
-from crdtstream.commands.groups.pending_rows import bulk, rows
 from crdtstream.commands.lookup import group_or_error, group_or_none
+from crdtstream.commands.pending_rows import bulk, rows
 from crdtstream.commands.reply import CommandError, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
@@ -28,8 +28,8 @@ from crdtstream.core.groups.pel_chunk import Alike, Nack
 from crdtstream.core.groups.progress import DELIVERY_COUNT_MAX
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 
 def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -103,7 +103,7 @@ def _summary(group: Group) -> Reply:
 
 
 def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes] | None:
-    """An entry that nobody owns has no name and is -1 ms idle."""
+    """An entry without an owner has no name and is -1 ms idle."""
     name, idle = b"", -1
     if alike.consumer is not None:
         name, idle = alike.consumer.name, max(0, now - alike.delivered_ms)
@@ -113,7 +113,7 @@ def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes
 
 
 def is_idle(nack: Nack, now: Millis, min_idle_ms: int) -> bool:
-    """Whether an entry has been pending for ``min_idle_ms``; one without an owner always has."""
+    """True if an entry has been pending for ``min_idle_ms``; one without an owner always has."""
     return nack.consumer is None or idle_ms(nack, now) >= min_idle_ms
 
 
@@ -129,7 +129,7 @@ class FailureMode(Enum):
 
     SILENT = b"silent"  # as if it had not been delivered
     FAIL = b"fail"  # it counts
-    FATAL = b"fatal"  # nobody should try again
+    FATAL = b"fatal"  # not to be tried again
 
     def count_after(self, count: int) -> int:
         match self:
@@ -156,7 +156,7 @@ class _NackOptions:
 def xnack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XNACK key group SILENT|FAIL|FATAL IDS n id … [RETRYCOUNT n] [FORCE]: give entries back.
 
-    They stay pending in this region, owned by nobody, and are the first that XREADGROUP CLAIM
+    They stay pending in this region, without an owner, and are the first that XREADGROUP CLAIM
     takes, in this order; any min-idle-time is met.  Other regions do not hear of it.
 
     FORCE makes entries pending that are not.
@@ -205,7 +205,7 @@ def _nack_options(argv: list[bytes]) -> _NackOptions:
 
 
 def _nack_option(options: _NackOptions, argv: list[bytes], at: int) -> int:
-    """Read the option at ``at``; tell how many arguments it took."""
+    """Read the option at ``at``; return how many arguments it took."""
     more = len(argv) - 1 - at
     match argv[at].lower():
         case b"force":

@@ -51,7 +51,7 @@ class XackRun:
             yield [self.name, self.key, self.group, text]
 
     def behind(self, count: int) -> "XackRun":
-        """What is left of it behind the first ``count`` commands."""
+        """The rest of it behind the first ``count`` commands."""
         return XackRun(self.name, self.key, self.group, self.texts[count:], self.ids[count:])
 
 

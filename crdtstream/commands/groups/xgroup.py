@@ -12,12 +12,12 @@ from crdtstream.core.effects import (
     DeleteConsumer,
     DestroyGroup,
     SetPosition,
+    Start,
 )
-from crdtstream.core.groups.creates import Start
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 _NO_KEY: Final = (
     "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to "

@@ -25,10 +25,10 @@ from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.groups.progress import once_more
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, U64_MAX, Millis, RegionId, StreamId, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.lanes.slices import Found, Slice
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 _MEANINGLESS: Final = (
     "ERR The {0} ID is meaningless in the context of XREADGROUP: you want to read the history of "
@@ -36,7 +36,7 @@ _MEANINGLESS: Final = (
     "would just return an empty result set."
 )
 
-# What XREADGROUP wants of a key: None for new entries, an ID for the history above it.
+# The part of a key that XREADGROUP reads: None for new entries, an ID for the history above it.
 _Wanted: TypeAlias = tuple[bytes, StreamId | None]
 
 # With `map`, as a generator expression is a whole list once it is compiled.
@@ -48,18 +48,19 @@ def xreadgroup(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Bloc
     """XREADGROUP GROUP g c [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] [CLAIM min-idle-ms]
     [NOACK] STREAMS key … id …
 
-    ``>`` hands out what no consumer of this region got: each lane beyond its last-delivered ID, so
+    ``>`` delivers what no consumer of this region got: each lane beyond its last-delivered ID, so
     an entry that comes late with a low ID is never skipped.  Any other ID reads the consumer's
     pending entries above it, and does not wait.
 
-    With CLAIM, ``>`` first takes over what any consumer has pending in this region: entries without
-    an owner, in the order in which they were given back, then those that were idle for long enough,
-    the longest first.  A pending entry that was deleted is passed over and stays pending; XCLAIM
-    and XAUTOCLAIM drop it.  A waiting reader wakes when an entry becomes old enough.
+    With CLAIM, ``>`` first takes over what any consumer has pending in this region.  First come
+    entries without an owner, in the order in which they were given back; then those that were idle
+    for long enough, the longest first.  A pending entry that was deleted is passed over and stays
+    pending; XCLAIM and XAUTOCLAIM drop it.  A waiting reader wakes when an entry becomes old
+    enough.
 
     Raises:
         CommandError: NOGROUP, if one of the keys or its group is missing; NOTHOME, if another
-            region hands out (``>`` only); both also when it has been waiting.
+            region delivers (``>`` only); both also when it has been waiting.
     """
     options = parse_read(argv, now, command="XREADGROUP")
     if options.group is None:
@@ -104,7 +105,8 @@ def _read_group(
     wanted: list[_Wanted], options: ReadOptions, replica: Replica, now: Millis
 ) -> Reply:
     assert options.group is not None
-    # All groups before any delivery: a missing one must not leave entries handed out to nobody.
+    # All groups before any delivery: a missing one must not leave delivered entries without a
+    # reader.
     groups = []
     for key, above in wanted:
         stream, group = _require_group(replica, key, options.group)
@@ -147,12 +149,13 @@ def _look_ahead(
     groups: list[tuple[Stream, Group]],
     options: ReadOptions,
 ) -> None:
-    """Read what will be handed out, of all keys, before anything changes.
+    """Read what will be delivered or skipped, of all keys, before anything changes.
 
     Raises:
         ColdError: some is on disk only.
     """
     budget = options.budget()
+    begun: dict[bytes, Iterator[Found]] = {}
     for (key, above), (stream, group) in zip(wanted, groups, strict=True):
         if budget is not None:
             budget.begin_stream(key)
@@ -162,16 +165,27 @@ def _look_ahead(
             if consumer is not None:
                 nacks = consumer.nacks(StreamId(above + 1))
                 found = chain.from_iterable(map(stream.find, map(_ID_OF, nacks)))
+        elif key in begun:
+            # A second mention gets what follows.
+            found = begun[key]
         else:
             found = group.undelivered(lanes_handed_out(replica.region, stream, group))
             if options.claim_ms is not None:
-                # The first one also tells a reader who finds none when to come again.
+                # The first one also says when a reader that finds none is to try again.
                 next(_present(stream, iter(group.longest_idle())), None)
                 idle = map(_PLACE_OF, _idle(stream, group, now, options.claim_ms))
                 found = chain(idle, found)
-        for entry_id, _, node, index in islice(found, options.count):
+            begun[key] = found
+        last: dict[RegionId, Ids] = {}
+        for entry_id, region, node, index in islice(found, options.count):
             if budget is not None and not budget.take(encode_entry(entry_id, node, index)):
                 break
+            last[region] = (entry_id,)
+        if above is None and last:
+            # Acknowledged entries that follow the last ones are skipped, and are counted then.
+            assert options.group is not None
+            delivery = Deliver(key, options.group, options.consumer, now, last, options.noack)
+            replica.look_ahead_of_change(delivery)
 
 
 # --- New entries --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """RENAME, RENAMENX, COPY: a key under another name (``rules`` 14).
 
-A string's value goes along with its deadline; of concurrent values, the one that counts.  Of a
+A string's value is copied with its deadline; of concurrent values, the one that counts.  Of a
 stream all entries are appended again, in this region's lane, with the IDs they had; of equal IDs in
 several lanes one remains.  Their idempotent ids, the counters, the last-generated ID, the XCFGSET
 settings and the deadline come along.  Groups do not (AA): their positions are per lane, and the new
@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from crdtstream.commands import announced
 from crdtstream.commands.arguments import SYNTAX_ERROR, only_database
-from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.keys.deleting import delete_key, delete_keys
 from crdtstream.commands.lookup import NO_SUCH_KEY, exists
 from crdtstream.commands.reply import OK, CommandError, Reply
-from crdtstream.commands.strings.room import check_room_for_strings
+from crdtstream.commands.string_room import check_room_for_strings
 from crdtstream.core.effects import (
     DeleteKey,
     IdempotentId,
@@ -29,12 +30,13 @@ from crdtstream.core.effects import (
     SetString,
 )
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, StreamId
+from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.lanes.slices import Slice
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
-from crdtstream.core.stream import Stream
 
 # One batch is one record of the log and one message: what no peer can take must not be issued.
 COPY_BYTES_MAX: Final = Size(256 << 20, least=1, scope=Scope.CLIENTS)
@@ -55,34 +57,18 @@ class Entry(NamedTuple):
     fields: bytes
     idempotent: IdempotentId | None
 
-    @property
-    def size(self) -> int:
-        """Bytes that it takes in a batch, or a little more."""
-        names = 0 if self.idempotent is None else sum(map(len, self.idempotent)) + ENTRY_BYTES
-        return ENTRY_BYTES + len(self.fields) + names
 
-
-class EntryRun(NamedTuple):
-    """Entries without names that are to be appended, column by column; IDs ascend.
-
-    Attributes:
-        fields: of all, one behind the other.
-    """
-
-    ms: "array[int]"
-    seq: "array[int]"
-    lengths: "array[int]"
-    fields: bytes
-
-    @property
-    def size(self) -> int:
-        """As of ``Entry``, of all of them."""
-        return ENTRY_BYTES * len(self.ms) + len(self.fields)
+def size_of(entry: Entry | EntryRun) -> int:
+    """Bytes that an entry, or all of a run, take in a batch, or a little more."""
+    if isinstance(entry, EntryRun):
+        return ENTRY_BYTES * len(entry.ms) + len(entry.fields)
+    names = 0 if entry.idempotent is None else sum(map(len, entry.idempotent)) + ENTRY_BYTES
+    return ENTRY_BYTES + len(entry.fields) + names
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a stream holds that can be taken elsewhere: all but its groups and its deadline.
+    """Contents of a stream that can be copied: all except its groups and its deadline.
 
     Attributes:
         entries: some one by one, and runs of them; IDs ascend.
@@ -102,16 +88,16 @@ class Contents:
     @property
     def size(self) -> int:
         """Bytes that the entries take in a batch, or a little more."""
-        return sum(entry.size for entry in self.entries)
+        return sum(map(size_of, self.entries))
 
     @property
     def count(self) -> int:
-        """How many entries there are."""
+        """Number of entries."""
         return sum(len(one.ms) if isinstance(one, EntryRun) else 1 for one in self.entries)
 
 
 def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> Contents:
-    """What an existing key holds.
+    """Contents of an existing key's stream.
 
     Raises:
         CommandError: its entries take more than ``bytes_max``; the text says what to do instead of
@@ -150,7 +136,7 @@ def _entries_within(stream: Stream, bytes_max: int) -> list[Entry | EntryRun] | 
     entries: list[Entry | EntryRun] = []
     size = 0
     for entry in found:
-        size += entry.size
+        size += size_of(entry)
         if size > bytes_max:
             return None
         entries.append(entry)
@@ -202,14 +188,12 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
         replica.issue(DeleteKey(key))
     settings = contents.idmp_duration_s, contents.idmp_maxsize
     if settings != (None, None):
-        # Before the ids that they bound; and they need a key that is there.
+        # Before the ids that they bound; and they need an existing key.
         replica.issue(SetLastId(key, ID_MIN))
         replica.issue(SetStreamConfig(key, *settings))
     for entry in contents.entries:
         if isinstance(entry, EntryRun):
-            replica.append_run(
-                key, ms=entry.ms, seq=entry.seq, lengths=entry.lengths, fields=entry.fields
-            )
+            replica.append_run(key, entry)
         else:
             replica.append(key, entry.id, entry.fields, entry.idempotent)
     replica.issue(
@@ -223,7 +207,7 @@ def put(replica: Replica, key: bytes, contents: Contents, deadline: Millis | Non
 
 
 def rename(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """RENAME key newkey: a key with the new name that exists here goes."""
+    """RENAME key newkey: a key with the new name that exists here is deleted."""
     source, target = argv[1:3]
     _require(replica, source)
     if source != target:
@@ -248,14 +232,14 @@ def _require(replica: Replica, key: bytes) -> None:
 
 def _move(replica: Replica, source: bytes, target: bytes) -> None:
     parts = _parts_of(replica, source, verb="rename")
-    delete_key(replica, source)
-    delete_key(replica, target)
-    _put_parts(replica, target, parts)
+    with replica.announcing(*announced.of_rename(replica, source, target)):
+        delete_keys(replica, (source, target))
+        _put_parts(replica, target, parts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What a key holds: a stream, a string, or both, each with its deadline."""
+    """Contents of a key: a stream, a string, or both, each with its deadline."""
 
     contents: Contents | None
     deadline: Millis | None
@@ -264,7 +248,7 @@ class _Parts:
 
 
 def _parts_of(replica: Replica, key: bytes, *, verb: str) -> _Parts:
-    """What an existing key holds.
+    """Contents of an existing key.
 
     Raises:
         CommandError: more than one batch may have.
@@ -304,13 +288,14 @@ def copy(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     if not exists(replica, source) or (not replaces and exists(replica, target)):
         return 0
     parts = _parts_of(replica, source, verb="copy")
-    delete_key(replica, target)
-    _put_parts(replica, target, parts)
+    with replica.announcing(*announced.of_copy(replica, source, target)):
+        delete_key(replica, target)
+        _put_parts(replica, target, parts)
     return 1
 
 
 def _copy_options(argv: list[bytes]) -> bool:
-    """Whether REPLACE is among the options; the database that DB names must be this one."""
+    """True if REPLACE is among the options; the database that DB names must be this one."""
     replaces = False
     at = 3
     while at < len(argv):

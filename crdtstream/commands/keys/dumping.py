@@ -5,13 +5,12 @@ A payload is a frame around the batch that would make the stream, under an empty
     "crdtstream dump"  02   zlib( EffectBatch: appends, SetStreamConfig, SetLastId )  blake2b
        15 bytes      version                                                          16 bytes
 
-The hash is over everything before it.  The payload has the entries of all lanes, one of each ID,
+The hash covers everything before it.  The payload has the entries of all lanes, one of each ID,
 with their idempotent ids, the counters, the last-generated ID and the XCFGSET settings.  It has no
 groups, as in RENAME, and no deadline, as in Redis, where RESTORE takes a new one.  Equal contents
-make equal payloads, in every region.  Of a string the batch is one SetString.  In payloads of
-version 1 the batch is as earlier versions encoded batches.
+make equal payloads, in every region.  Of a string the batch is one SetString.
 
-RESTORE trusts nothing: a hash only tells of accidents.  It checks everything before it changes
+RESTORE trusts nothing: a hash only detects accidents.  It checks everything before it changes
 anything.
 """
 
@@ -21,11 +20,11 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
 
+from crdtstream.commands import announced
 from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer
 from crdtstream.commands.keys.copying import (
     Contents,
     Entry,
-    EntryRun,
     check_room,
     contents_of,
     put,
@@ -33,7 +32,7 @@ from crdtstream.commands.keys.copying import (
 from crdtstream.commands.keys.deleting import delete_key
 from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import OK, CommandError, Reply
-from crdtstream.commands.strings.room import check_room_for_strings
+from crdtstream.commands.string_room import check_room_for_strings
 from crdtstream.core.effects import (
     AppendColumns,
     EffectBatch,
@@ -44,6 +43,7 @@ from crdtstream.core.effects import (
 from crdtstream.core.fields import are_fields
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, make_id
 from crdtstream.core.issuing.open_batch import OpenBatch
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import ascends
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
@@ -51,7 +51,6 @@ from crdtstream.core.wire.codec import BatchError, decode_batch, encode_batch
 
 MAGIC: Final = b"crdtstream dump"
 VERSION: Final = 2
-_READABLE_VERSIONS: Final = (b"\1", bytes([VERSION]))
 HASH_BYTES: Final = 16
 # Compressed or not: less than a client may leave unread (256 MiB), or send (512 MiB).
 DUMP_BYTES_MAX: Final = Size(128 << 20, least=1, scope=Scope.CLIENTS)
@@ -77,9 +76,7 @@ def encode_dump(contents: Contents) -> bytes:
     batch = OpenBatch(1)
     for entry in contents.entries:
         if isinstance(entry, EntryRun):
-            batch.append_run(
-                _KEY, ms=entry.ms, seq=entry.seq, lengths=entry.lengths, fields=entry.fields
-            )
+            batch.append_run(_KEY, entry)
         else:
             batch.append(_KEY, entry.id, entry.fields, entry.idempotent)
     settings = contents.idmp_duration_s, contents.idmp_maxsize
@@ -140,10 +137,10 @@ def _unframe(payload: bytes) -> bytes:
             f"{BAD_PAYLOAD}: not made by the DUMP of crdtstream; to bring a stream of another "
             "server, read its entries with XRANGE and add them with XADD"
         )
-    if payload[len(MAGIC) : len(MAGIC) + 1] not in _READABLE_VERSIONS:
+    if payload[len(MAGIC) : len(MAGIC) + 1] != bytes([VERSION]):
         raise CommandError(
-            f"{BAD_PAYLOAD}: a version that this node does not know; upgrade it, or DUMP on a node "
-            "of its own version"
+            f"{BAD_PAYLOAD}: a version that this node does not read; DUMP the key again, on a "
+            "node of the same version as this one"
         )
     if payload[-HASH_BYTES:] != _hash(payload[:-HASH_BYTES]):
         raise CommandError(f"{BAD_PAYLOAD}: the payload was cut or changed; DUMP it again")
@@ -242,7 +239,7 @@ def dump(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 @dataclass(slots=True)
 class _Options:
-    """What follows the payload; idle time and frequency are checked, and not kept."""
+    """Options behind the payload; idle time and frequency are checked, and not kept."""
 
     replaces: bool = False
     is_absolute: bool = False
@@ -275,8 +272,12 @@ def restore(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     else:
         check_room_for_strings(replica, len(contents))
     deadline = _deadline(ttl_ms, options, now)
-    delete_key(replica, key)
-    if deadline is None or deadline > now:
+    if deadline is not None and deadline <= now:
+        delete_key(replica, key)
+        return OK
+    is_stream = isinstance(contents, Contents)
+    with replica.announcing(*announced.of_restore(replica, key, becomes_stream=is_stream)):
+        delete_key(replica, key)
         if isinstance(contents, Contents):
             put(replica, key, contents, deadline)
         else:

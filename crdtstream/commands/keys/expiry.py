@@ -93,7 +93,7 @@ def _conditions(words: list[bytes]) -> frozenset[bytes]:
 
 
 def _deadline(argv: list[bytes], *, unit_ms: int, base: Millis) -> Millis:
-    """What the command asks for, in milliseconds since the epoch; it may have passed."""
+    """Deadline that the command sets, in milliseconds since the epoch; it may have passed."""
     asked_ms = integer(argv[2]) * unit_ms
     if not I64_MIN <= asked_ms <= I64_MAX - base:
         raise CommandError(f"ERR invalid expire time in '{shown(argv[0].lower())}' command")
@@ -101,7 +101,7 @@ def _deadline(argv: list[bytes], *, unit_ms: int, base: Millis) -> Millis:
 
 
 def _allows(conditions: Collection[bytes], current: Millis | None, deadline: Millis) -> bool:
-    """Whether the conditions hold; a key without a deadline counts as one that ends never."""
+    """True if the conditions hold; a key without a deadline counts as one that never ends."""
     if current is None:
         return not {b"xx", b"gt"} & set(conditions)
     return not (

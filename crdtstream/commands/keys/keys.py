@@ -1,6 +1,6 @@
 """DEL, EXISTS, TYPE, TOUCH, KEYS, SCAN, RANDOMKEY, FLUSHALL: whole keys, streams and strings.
 
-A key whose time is over is not among them, though what deletes it may not have come yet.
+An expired key is not among them, though the effect that deletes it may not have arrived yet.
 """
 
 from typing import Final
@@ -14,10 +14,9 @@ from crdtstream.commands.arguments import (
 )
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.keys.copying import SAME_OBJECT
-from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.keys.deleting import delete_keys, flush_key, read_for_deletes
 from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import OK, CommandError, Reply, Status
-from crdtstream.core.effects import DeleteKey, DeleteString
 from crdtstream.core.ids import U64_MAX, Millis, parse_u64
 from crdtstream.core.replica import Replica
 
@@ -25,12 +24,13 @@ SCAN_COUNT_DEFAULT: Final = 10
 
 
 def delete(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """DEL / UNLINK key [key …]: how many keys were there.
+    """DEL / UNLINK key [key …]: how many keys existed.
 
-    Each takes the entries and strings that this region has observed; what is added elsewhere at
-    the same time stays.  Groups go, whatever happened elsewhere (AA, "Conflict resolution").
+    Each removes the entries and strings that this region has observed; what is added elsewhere at
+    the same time stays.  Groups are deleted, whatever happened elsewhere (AA, "Conflict
+    resolution").
     """
-    return sum(delete_key(replica, key) for key in argv[1:])
+    return delete_keys(replica, argv[1:])
 
 
 def count_existing(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -123,17 +123,11 @@ def swapdb(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key (``rules`` 8).
-
-    A key that has expired is one of them while its region goes on above its old IDs: after a
-    FLUSHALL every stream begins as a new one.  Of a key that is no more than a string, a string
-    goes; see ``delete_key``.
-    """
+    """FLUSHALL / FLUSHDB [ASYNC | SYNC]: one DEL per observed key; see ``flush_key``."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() not in (b"async", b"sync")):
         raise CommandError(SYNTAX_ERROR)
-    for key in replica.remembered_keys():
-        if replica.is_string_only(key):
-            replica.issue(DeleteString(key))
-        else:
-            replica.issue(DeleteKey(key))
+    keys = replica.remembered_keys()
+    read_for_deletes(replica, keys)
+    for key in keys:
+        flush_key(replica, key)
     return OK

@@ -25,7 +25,7 @@ def usage(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def _samples(argv: list[bytes]) -> int | None:
-    """How many macro nodes to measure, None for all."""
+    """Number of macro nodes to measure, None for all."""
     samples = SAMPLES_DEFAULT
     for at in range(3, len(argv), 2):
         if argv[at].lower() != b"samples" or at + 1 == len(argv):

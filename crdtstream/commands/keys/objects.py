@@ -7,8 +7,8 @@ from crdtstream.commands.lookup import exists
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -139,7 +139,7 @@ def _walrus_acquire(call: Call) -> Reply:
 def _walrus_release(call: Call) -> Reply:
     """Lock.release: delete the lock if its token is ours; 1 if it was.
 
-    The script also pushes to a list, for those who wait with BLPOP.  They watch the lock itself
+    The script also pushes to a list, for clients that wait with BLPOP.  They watch the lock itself
     here (``waiting.py``).
     """
     token = call.get(line=4)
@@ -160,6 +160,17 @@ def _walrus_cas(call: Call) -> Reply:
     put(call.replica, call.keys[0], new, None, call.now)
     return 1
 
+
+# By the digest of a script the commands that it runs, each with its line: a user needs the right to
+# all of them.  Commands that do not exist here are left out.
+SCRIPT_COMMANDS: Final[Mapping[bytes, tuple[tuple[bytes, int], ...]]] = {
+    b"c3f8721cbb97f72bc19e972846bd7aaf91901658": ((b"get", 2), (b"del", 6)),
+    b"a4e8783852e6b949f9ef3a97212805108459a890": ((b"get", 2), (b"pttl", 6), (b"pexpire", 18)),
+    b"1cac51482acf5858da00f6d685d68f886cd6b6b2": ((b"get", 2), (b"pexpire", 6)),
+    b"d893d8da0844b834c9c5a41fb79b469749e6f442": ((b"setnx", 4), (b"pexpire", 6)),
+    b"758ee2fc57c84a93a25cd712f592a1b4898d6c03": ((b"get", 4), (b"del", 7)),
+    b"f7d92c7ca476a588cb06d6d8883b3762f9ceffde": ((b"get", 4), (b"set", 5)),
+}
 
 KNOWN_SCRIPTS: Final[Mapping[bytes, RunScript]] = {
     b"c3f8721cbb97f72bc19e972846bd7aaf91901658": _release,

@@ -1,8 +1,8 @@
 """EVAL, EVALSHA, SCRIPT: the known scripts run, any other one is refused with a sentence.
 
-A known script is there without SCRIPT LOAD, and stays after SCRIPT FLUSH: nothing is cached.
-EVALSHA of any other answers NOSCRIPT, as Redis does, so a client goes on to load the script, and
-hears why that cannot be.
+A known script exists without SCRIPT LOAD, and stays after SCRIPT FLUSH: nothing is cached.  EVALSHA
+of any other answers NOSCRIPT, as Redis does, so a client goes on to load the script, and hears why
+that cannot be.
 """
 
 from hashlib import sha1
@@ -55,6 +55,11 @@ def evaluate_by_digest(replica: Replica, now: Millis, argv: list[bytes]) -> Repl
     return _run(replica, now, argv[1].lower(), argv, unknown=NO_SCRIPT)
 
 
+def digest_of(argv: list[bytes]) -> bytes:
+    """Digest of the script that an EVAL or EVALSHA names."""
+    return _digest(argv[1]) if argv[0].lower() == b"eval" else argv[1].lower()
+
+
 def _digest(script: bytes) -> bytes:
     return sha1(script, usedforsecurity=False).hexdigest().encode()
 
@@ -91,7 +96,7 @@ def exist(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def flush(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """SCRIPT FLUSH [ASYNC | SYNC]: nothing is cached, so nothing goes."""
+    """SCRIPT FLUSH [ASYNC | SYNC]: nothing is cached, so nothing is dropped."""
     if len(argv) > 3 or (len(argv) == 3 and argv[2].lower() not in (b"async", b"sync")):
         raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
     return OK

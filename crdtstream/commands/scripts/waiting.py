@@ -1,9 +1,9 @@
-"""BLPOP: how walrus waits until a lock is free.
+"""BLPOP, with which walrus waits until a lock is free.
 
 walrus's Lock pushes to the list ``lock.event:NAME`` when it gives back the lock ``lock:NAME``, and
-who waits pops from it.  There are no lists here.  Who waits for such an event waits until the lock
-itself is gone: given back in any region, deleted, or expired.  So no event can be missed, and none
-is left behind.
+a waiting client pops from it.  There are no lists here.  A client that waits for such an event
+waits until the lock itself is gone: given back in any region, deleted, or expired.  So no event can
+be missed, and none is left behind.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""How much one reply of XREAD or XREADGROUP may hold: MAXCOUNT and MAXSIZE."""
+"""Limits of one reply of XREAD or XREADGROUP: MAXCOUNT and MAXSIZE."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ STREAM_FRAMING_BYTES: Final = 24
 
 
 class Budget:
-    """What MAXCOUNT and MAXSIZE leave of one reply, over all its streams.
+    """Room that MAXCOUNT and MAXSIZE leave in one reply, over all its streams.
 
     MAXSIZE counts the reply's own bytes, framing included, as RESP2 has it (RESP3 differs by a
     few); a stream counts with its first entry.  The first entry of all is always within it: a
@@ -28,7 +28,7 @@ class Budget:
         self._framing_bytes = len(key) + STREAM_FRAMING_BYTES
 
     def take(self, entry: bytes) -> bool:
-        """Whether there is room for one more entry.  When it is spent nothing more is taken."""
+        """Take one more entry; True if there is room.  A spent budget takes nothing more."""
         if self.is_spent:
             return False
         if self._bytes_left is not None:

@@ -4,10 +4,10 @@ Entries deleted under a policy travel by ID, never as a prefix of the stream (``
 
 * KEEPREF leaves what is pending; it reads as nil from then on.
 * DELREF takes the pending entries along, in every region.
-* ACKED deletes what every group is done with: it lies in a run that regions told each other of, or
-  was acknowledged here, where this region hands out.  If another region handed it out too, it stays
+* ACKED deletes what every group is done with: it lies in a run that is replicated, or was
+  acknowledged here, where this region delivers.  If another region delivered it too, it stays
   pending there and reads as nil.  What was given up or jumped over here (XGROUP DELCONSUMER, SETID)
-  is done with only if no other region still owes it.
+  is done with only if no other region still has to deliver it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,8 +25,8 @@ from crdtstream.core.effects import Ack, Remove
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 _DELETED: Final = 1
 _NOT_FOUND: Final = -1
@@ -34,7 +34,7 @@ _REFERENCED: Final = 2
 
 
 class ReferencePolicy(Enum):
-    """What happens to pending entries whose entry is to be deleted."""
+    """Rule for pending entries whose entry is to be deleted."""
 
     KEEPREF = b"keepref"
     DELREF = b"delref"
@@ -50,7 +50,7 @@ def parse_policy(text: bytes) -> ReferencePolicy | None:
 
 
 def is_settled(groups: Iterable[Group], lane: RegionId, entry_id: StreamId, *, alone: bool) -> bool:
-    """Whether all groups are done with an entry; without any group it is nobody's."""
+    """True if all groups are done with an entry, or there is no group."""
     return all(group.is_settled(lane, entry_id, alone=alone) for group in groups)
 
 
@@ -75,7 +75,7 @@ def remove(
 
 
 class _Removed:
-    """What a command is going to remove, lane by lane."""
+    """Entries that a command is going to remove, lane by lane."""
 
     def __init__(self) -> None:
         self._ids: dict[RegionId, set[StreamId]] = {}
@@ -168,7 +168,7 @@ def _lanes_of(stream: Stream, entry_id: StreamId) -> tuple[RegionId, ...]:
 def _may_go(
     replica: Replica, stream: Stream, lanes: tuple[RegionId, ...], entry_id: StreamId
 ) -> bool:
-    """Whether every group is done with an ID, in the lanes where it stands or is still pending.
+    """True if every group is done with an ID, in the lanes where it stands or is still pending.
 
     One that is nowhere counts as referenced, as in Redis, while a group has not come so far.
     """
@@ -190,7 +190,7 @@ def _pending_lanes(groups: Iterable[Group], entry_id: StreamId) -> tuple[RegionI
 
 
 def _lanes_of_dangling(stream: Stream, entry_id: StreamId) -> tuple[RegionId, ...]:
-    """Where an entry that is gone may be pending: here, or, unknown to this region, elsewhere."""
+    """Lanes where an entry that is gone may be pending, here or, unknown here, elsewhere."""
     groups = stream.groups.values()
     known = {lane for group in groups for lane in group.lanes} | stream.lanes.keys()
     return _pending_lanes(groups, entry_id) or (tuple(sorted(known)) if groups else ())

@@ -7,11 +7,11 @@ from typing import Final
 from crdtstream.commands.reply import Encoded, EncodedParts, Null, Reply
 from crdtstream.core.id_columns import FEW, IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.slices import Found, Slice
 from crdtstream.core.size import Size
-from crdtstream.core.stream import Stream
 
 # A larger reply would be in memory twice while it is joined.
 JOINED_BYTES_MAX: Final = Size(1 << 20, least=0)
@@ -40,7 +40,7 @@ def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
         starts, lengths = columns.starts[start:stop], columns.lengths[start:stop]
         begin = starts[0]
         with memoryview(columns.fields) as column:
-            # One copy, of which the entries' fields are cut: cheaper than as many bytearrays.
+            # One copy, from which the entries' fields are cut: cheaper than as many bytearrays.
             fields = bytes(column[begin : starts[-1] + lengths[-1]])
         texts = [
             b"%d-%d" % id_

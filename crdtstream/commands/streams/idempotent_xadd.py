@@ -1,7 +1,7 @@
 """IDMP and IDMPAUTO in XADD, and XCFGSET: an append that is tried again is one entry.
 
-The region where a retry comes in answers the first entry's ID if its window still knows it; two
-regions that took the same append at once settle it when they hear of each other (``rules`` 20).
+The region that gets a retry answers the first entry's ID if its window still knows it.  Two regions
+that took the same append at once settle it when they hear of each other (``rules`` 20).
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from crdtstream.commands.lookup import stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply
 from crdtstream.core.effects import IdempotentId, SetStreamConfig
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 # The size of an IDMPAUTO id: a hash that is the same in every region and every run.
 FIELDS_ID_BYTES: Final = 16
@@ -30,7 +30,7 @@ class IdempotencyOption:
     id: bytes | None
 
     def named(self, fields: Sequence[bytes]) -> IdempotentId:
-        """What makes this append recognisable."""
+        """Name by which this append is recognised."""
         return IdempotentId(self.producer, fields_id(fields) if self.id is None else self.id)
 
 
@@ -117,7 +117,7 @@ def _bounds(argv: list[bytes]) -> tuple[int | None, int | None]:
 def window_facts(
     replica: Replica, now: Millis, key: bytes, stream: Stream
 ) -> list[tuple[bytes, Reply]]:
-    """What XINFO STREAM tells of the window.  What is too old to be recognised goes first."""
+    """Facts of the window for XINFO STREAM.  Ids too old to be recognised are dropped first."""
     duration_s = replica.idmp_duration_of(key)
     window = stream.window
     if window is not None:

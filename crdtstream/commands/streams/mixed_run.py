@@ -6,31 +6,24 @@
     fields   *2..f..a..     *2..f..b..     *2..f..c..        one piece of memory
     lengths  [ 13, 13, 13 ]
 
-Each entry goes into the lane of its own stream; words, checks, the columns of the open batch and
+Each entry is added to the lane of its own stream; words, checks, the columns of the open batch and
 the replies are made together.  So an entry costs one look-up of its stream and one append.
 
 Always so: a mixed run has the effects, in the order of its commands, the IDs and the replies that
-its commands have one by one.  Only commands whose streams are all there are run together; the
-command behind them is called by itself.
+its commands have one by one.  Only commands whose streams all exist are run together; the command
+behind them is called by itself.
 """
 
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
 
 from crdtstream.core.fields import decode_fields
-from crdtstream.core.ids import (
-    SEQ_BITS,
-    SEQ_STRIDE,
-    U64_MAX,
-    Millis,
-    StreamId,
-    next_id,
-)
+from crdtstream.core.ids import SEQ_STRIDE, U64_MAX, Millis
 from crdtstream.core.issuing.open_batch import COLUMN_BYTES
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 
 @dataclass(slots=True)
@@ -89,24 +82,25 @@ class MixedRun:
 def fitting(
     replica: Replica, run: MixedRun, start: int, is_seen: Callable[[bytes], bool] | None
 ) -> list[Stream]:
-    """The streams of as many of its commands, from ``start`` on, as can be added together: they are
-    there, and have IDs for all of the run.
+    """The streams of as many of its commands, from ``start`` on, as can be added together: they
+    exist, and have IDs for all of the run.
 
     Args:
         is_seen: whether single commands for a key are noticed; None: they are for none.
     """
     # A sequence that is not above this one leaves room for the whole run.
     seq_max = U64_MAX - SEQ_STRIDE * (len(run) + 1)
+    floor_of = replica.floor_of if replica.has_floors else None
     found: list[Stream] = []
-    for key in islice(run.keys, start, None):
+    keys = run.keys[start:]
+    for key, stream in zip(keys, replica.streams_of(keys), strict=True):
         if is_seen is not None and is_seen(key):
             break
-        stream = replica.stream(key)
         # A string may be there; what is left of an expired stream has to be deleted first.
         if (
             stream is None
             or stream.last_id & U64_MAX > seq_max
-            or replica.floor_of(key) & U64_MAX > seq_max
+            or (floor_of is not None and floor_of(key) & U64_MAX > seq_max)
         ):
             break
         found.append(stream)
@@ -119,22 +113,9 @@ def mixed_run(replica: Replica, now: Millis, run: MixedRun) -> bytes:
     Returns:
         The replies, one behind the other: each the ID of an entry as a bulk string.
     """
-    ids: list[StreamId] = []
-    last_ids: dict[bytes, StreamId] = {}
-    replies: list[bytes] = []
-    region = replica.region
-    streams = run.streams
-    assert len(streams) == len(run)
-    for key, stream in zip(run.keys, streams, strict=True):
-        last = last_ids.get(key)
-        if last is None:
-            last = max(replica.floor_of(key), stream.last_id)
-        entry_id = next_id(region, now=now, last=last)
-        last_ids[key] = entry_id
-        ids.append(entry_id)
-        text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & U64_MAX)
-        replies.append(b"$%d\r\n%b\r\n" % (len(text), text))
-    replica.append_mixed(
-        run.keys, streams, ids=ids, starts=run.starts, lengths=run.lengths, fields=run.fields
+    assert len(run.streams) == len(run)
+    ms, seq = replica.append_mixed(
+        run.keys, run.streams, now=now, starts=run.starts, lengths=run.lengths, fields=run.fields
     )
-    return b"".join(replies)
+    texts = list(map(b"%d-%d".__mod__, zip(ms, seq, strict=True)))
+    return b"".join(map(b"$%d\r\n%b\r\n".__mod__, zip(map(len, texts), texts, strict=True)))

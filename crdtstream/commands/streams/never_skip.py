@@ -1,8 +1,8 @@
 """XREAD that skips nothing (``crdt_xread_mode never-skip``), for clients that know IDs only.
 
 Entries of other regions arrive late, with IDs below one that was read.  So an ID says too little of
-what its reader has had.  A version vector says it: per lane, the dot up to which he has had all.
-Here is how an ID becomes one:
+what its reader has had.  A version vector says it: per lane, the dot up to which the reader has had
+all.  An ID becomes one like this:
 
     XREAD … x 130-1
       └─> is a reply of this connection remembered that had 130-1?
@@ -11,10 +11,10 @@ Here is how an ID becomes one:
                    lane 2: what had arrived here before 130-1
                    did, but nothing above 130-1                   skips nothing, repeats some
 
-Why that skips nothing: a reply has IDs that ascend, so whoever ends at an entry was given all below
-it that was there by then.  What he was not given is above it, or arrived later than it did.
+Nothing is skipped: IDs of a reply ascend, so a reader that ends at an entry got everything below it
+that had arrived by then.  All else is above it, or arrived later than it did.
 
-Always so: what is given of a lane is a prefix, in dot order, of what the reader lacks of it.  The
+Always so: what is sent of a lane is a prefix, in dot order, of what the reader lacks of it.  The
 vectors of a connection are bounded, and what is forgotten becomes the second case.
 """
 
@@ -43,11 +43,11 @@ from crdtstream.core.ids import (
     StreamId,
     id_seq,
 )
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
-from crdtstream.core.stream import Stream
 
 # Per connection; of the key that was read longest ago all is forgotten first.
 KEYS_MAX: Final = Size(64, least=1)
@@ -57,7 +57,7 @@ REPLIES_MAX: Final = Size(8, least=1)
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """One reply, as far as one key goes.
+    """One reply's part for one key.
 
     Attributes:
         first_id, last_id: of its entries, which ascend.
@@ -71,7 +71,7 @@ class _Given:
 
 
 class GivenReplies:
-    """What XREAD gave one connection: of each key the last few replies."""
+    """Replies of XREAD to one connection: of each key the last few."""
 
     __slots__ = ("_by_key",)
 
@@ -79,7 +79,7 @@ class GivenReplies:
         self._by_key: OrderedDict[bytes, deque[_Given]] = OrderedDict()
 
     def copied(self) -> "GivenReplies":
-        """One that goes on from here by itself."""
+        """A copy that continues from here by itself."""
         copy = GivenReplies()
         for key, replies in self._by_key.items():
             copy._by_key[key] = replies.copy()
@@ -96,7 +96,7 @@ class GivenReplies:
         replies.append(given)
 
     def had(self, key: bytes, stream: Stream | None, entry_id: StreamId) -> VersionVector | None:
-        """What a reader has had who was given this ID last; None: it was not given here.
+        """Vector of a reader that got this ID last; None: this connection did not get it.
 
         Within a reply it is what stands up to the ID: its reader may have failed behind it.  Of
         several replies that have the ID the latest counts: a connection is one reader.
@@ -109,7 +109,7 @@ class GivenReplies:
 
 
 def _had_at(given: _Given, stream: Stream | None, entry_id: StreamId) -> VersionVector | None:
-    """What a reader had had who took a reply up to this ID; None: it is not in the reply."""
+    """Vector of a reader that took a reply up to this ID; None: it is not in the reply."""
     if entry_id == given.last_id:
         return given.after
     if stream is None or not given.first_id <= entry_id < given.last_id:
@@ -122,7 +122,7 @@ def _had_at(given: _Given, stream: Stream | None, entry_id: StreamId) -> Version
 
 
 def _had_below(given: _Given, stream: Stream, entry_id: StreamId) -> MutableVersionVector:
-    """What a reader had had who took a reply up to an ID, but not that."""
+    """Vector of a reader that took a reply up to an ID, but not that entry."""
     had = dict(given.before)
     for region, after_n in given.after.items():
         lane = stream.lanes.get(region)
@@ -133,11 +133,11 @@ def _had_below(given: _Given, stream: Stream, entry_id: StreamId) -> MutableVers
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """Where a reader stands in one stream.
+    """A reader's position in one stream.
 
     Attributes:
-        had: what he has had.
-        shows_last: ``+``: he is given the last entry, though he has had all.
+        had: what the reader has had.
+        shows_last: ``+``: the last entry is sent, though the reader has had all.
     """
 
     had: VersionVector
@@ -148,13 +148,13 @@ def xread_never_skip(
     given: GivenReplies, replica: Replica, now: Millis, argv: list[bytes]
 ) -> Reply | Blocked:
     """XREAD [COUNT n] [MAXCOUNT n] [MAXSIZE bytes] [BLOCK ms] STREAMS key … id …: the entries that
-    a reader at each ID was not given, by ID.
+    a reader at each ID has not had, by ID.
 
-    ``$`` and ``+`` are a reader who has had all that this region has; ``+`` shows the last entry if
-    there is one, and waits like ``$`` if not.
+    ``$`` and ``+`` stand for a reader that has had all that this region has; ``+`` shows the last
+    entry if there is one, and waits like ``$`` if not.
 
     Args:
-        given: what the connection was given; what this gives is noted there.
+        given: replies of the connection; the reply of this command is noted there.
 
     Cost: O(log n) per lane to begin, O(m * log r) for m entries from r lanes.
     """
@@ -186,9 +186,9 @@ def _start(given: GivenReplies, replica: Replica, key: bytes, text: bytes) -> _S
 
 
 def had_by_arrival(stream: Stream, entry_id: StreamId) -> VersionVector:
-    """What a reader has had, at least, who was given this ID last by this region."""
+    """Vector, at least, of a reader that got this ID last from this region."""
     arrivals = _arrivals(stream, entry_id)
-    # Of its own lane he has had all up to the entry.
+    # Of the entry's own lane the reader has had all up to it.
     own = next(iter(arrivals)) if len(arrivals) == 1 else None
     arrived = min(arrivals.values(), default=None)
     had: MutableVersionVector = {}
@@ -205,10 +205,10 @@ def had_by_arrival(stream: Stream, entry_id: StreamId) -> VersionVector:
 
 
 def _arrivals(stream: Stream, entry_id: StreamId) -> dict[RegionId, Millis]:
-    """By lane when the entry with this ID arrived, at the earliest; none: there never was one.
+    """Earliest arrival of the entry with this ID, by lane; empty: there never was one.
 
-    An entry that is gone came to its lane behind the one that stands before it there.  Where
-    nothing stands before it, it can have come at any time, and all that is there counts as later.
+    An entry that is gone arrived in its lane after the one that stands before it there.  If nothing
+    stands before it, it may have arrived at any time, and all that is here counts as later.
     """
     found = {region: node.arrived_at(index) for _, region, node, index in stream.find(entry_id)}
     if id_seq(entry_id) % SEQ_STRIDE in found:
@@ -278,7 +278,7 @@ def _read_stream(
     count: int | None,
     budget: Budget | None,
 ) -> list[bytes]:
-    """The entries that a reader lacks, as many as there is room for, which he then has had."""
+    """The entries that a reader lacks, as many as there is room for; then it has had them."""
     found = _beyond(stream, start.had)
     if start.shows_last:
         found, count = stream.scan_back(), 1
@@ -300,16 +300,17 @@ def _read_stream(
 
 
 def _beyond(stream: Stream, had: VersionVector) -> Iterator[Found]:
-    """What lies beyond a version vector, by ID."""
+    """Entries beyond a version vector, by ID."""
     lanes = [
-        _beyond_in_lane(lane, had.get(region, 0))
+        beyond_in_lane(lane, had.get(region, 0))
         for region, lane in stream.lanes.items()
         if lane.tail is not None and lane.tail.last_n > had.get(region, 0)
     ]
     return lanes[0] if len(lanes) == 1 else merge(*lanes)
 
 
-def _beyond_in_lane(lane: Lane, n: int) -> Iterator[Found]:
+def beyond_in_lane(lane: Lane, n: int) -> Iterator[Found]:
+    """Entries of a lane whose dots lie beyond ``n``, ascending by ID."""
     region = lane.region
     for entry_id, node, index in lane.scan_dots(n):
         yield entry_id, region, node, index

@@ -1,8 +1,8 @@
 """The fields of replies that are younger than some version of Redis that a server may announce.
 
 A client that knows the announced version may refuse a field that it does not know: go-redis, and
-with it KEDA's scaling by lag, ends in an error.  Commands are another matter.  Nobody meets one
-that he does not call, so all of them work whatever version is announced.
+with it KEDA's scaling by lag, ends in an error.  Commands are another matter.  A client meets only
+those that it calls, so all of them work whatever version is announced.
 """
 
 from collections.abc import Mapping

@@ -15,12 +15,12 @@ from crdtstream.commands.streams.trimming import TrimmingParser, trim
 from crdtstream.core.effects import Remove, SetLastId
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 
 def xlen(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """XLEN key: how many entries are there, in all lanes."""
+    """XLEN key: the number of entries, in all lanes."""
     stream = stream_or_none(replica, argv[1])
     return 0 if stream is None else stream.length
 
@@ -71,8 +71,8 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XDEL key id [id …]: remove the entries that this region has observed.
 
     Returns:
-        How many entries went.  It can exceed the number of IDs: in semi-strict and liberal mode
-        one ID may stand in several lanes, and all of them go.
+        How many entries were removed.  It can exceed the number of IDs: in semi-strict and liberal
+        mode one ID may stand in several lanes, and all of them are removed.
 
     Raises:
         CommandError: the key exists and an ID does not parse.  Nothing has changed then.
@@ -90,7 +90,7 @@ def xdel(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def remove_observed(replica: Replica, key: bytes, stream: Stream, ids: Ids) -> dict[RegionId, Ids]:
-    """Remove the entries that are there of the IDs, which ascend; which these were, by lane."""
+    """Remove the entries with these IDs, which ascend; return those that existed, by lane."""
     found: dict[RegionId, Ids] = {}
     for region, lane in stream.lanes.items():
         lane_ids = lane.among(ids)
@@ -103,7 +103,7 @@ def remove_observed(replica: Replica, key: bytes, stream: Stream, ids: Ids) -> d
 
 def xtrim(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT n] [KEEPREF|DELREF|ACKED]: how many entries
-    went."""
+    were removed."""
     parser = TrimmingParser()
     at = 2
     while at < len(argv):

@@ -1,6 +1,7 @@
-"""The options of XREAD and XREADGROUP, which are the same but for GROUP, NOACK and CLAIM."""
+"""The options of XREAD and XREADGROUP, which are the same except GROUP, NOACK and CLAIM."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
@@ -13,14 +14,25 @@ from crdtstream.commands.reply import CommandError
 from crdtstream.commands.streams.budget import Budget
 from crdtstream.core.ids import Millis
 
+# Words of each option before STREAMS, with its name.
+_ARGUMENTS: Final = {
+    b"group": 3,
+    b"count": 2,
+    b"block": 2,
+    b"noack": 1,
+    b"claim": 2,
+    b"maxcount": 2,
+    b"maxsize": 2,
+}
+
 
 @dataclass(slots=True)
 class ReadOptions:
-    """What stands before STREAMS, and the keys and IDs behind it.
+    """Options before STREAMS, and the keys and IDs behind it.
 
     Attributes:
         count: entries per stream; None is without limit, as are ``maxcount`` and ``maxsize``.
-        claim_ms: CLAIM: pending entries that have been idle for so long come first.
+        claim_ms: CLAIM: pending entries that have been idle for this time come first.
     """
 
     count: int | None = None
@@ -76,6 +88,20 @@ def parse_read(argv: list[bytes], now: Millis, *, command: str) -> ReadOptions:
                 raise CommandError(SYNTAX_ERROR)
         at += taken
     raise CommandError(SYNTAX_ERROR)
+
+
+def streams_at(argv: list[bytes]) -> int:
+    """Position of the first key of XREAD or XREADGROUP, as ``parse_read`` finds it; 0: none."""
+    at = 1
+    while at < len(argv) - 1:
+        word = argv[at].lower()
+        if word == b"streams":
+            return at + 1
+        taken = _ARGUMENTS.get(word)
+        if taken is None:
+            return 0
+        at += taken
+    return 0
 
 
 def _take_streams(options: ReadOptions, arguments: list[bytes], command: str) -> None:

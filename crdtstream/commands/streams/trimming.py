@@ -5,8 +5,8 @@ macro nodes only, the one with the lowest first ID next, and never more than was
 that compaction made counts as the nodes that its entries would fill: what ``~`` leaves too much is
 less than one of those, as in Redis.
 
-With DELREF and ACKED entries go one by one, by ID.  Of a macro node that ``~`` would remove ACKED
-takes what it may, and goes on to the next.
+With DELREF and ACKED entries are removed one by one, by ID.  Of a macro node that ``~`` would
+remove, ACKED removes what it may, and continues with the next.
 """
 
 from bisect import bisect_right
@@ -28,19 +28,19 @@ from crdtstream.core.effects import Trim
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import ids_of
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
-from crdtstream.core.stream import Stream
 
 # What LIMIT is when it is not given, times stream-node-max-entries (Redis: 100 nodes' worth).
 LIMIT_NODES_DEFAULT: Final = 100
 LIMIT_DEFAULT_MAX: Final = 1_000_000
 LIMIT_DEFAULT_UNLIMITED_NODES: Final = 10_000
-# What one command removes by ID at most, as an ID takes 16 bytes and all of them go in one batch.
-# The rest goes with the next one.
+# Number of IDs that one command removes at most: an ID takes 16 bytes, and all are in one batch.
+# The rest is removed with the next one.
 REMOVED_IDS_MAX: Final = Size((256 << 20) // 16, least=1, scope=Scope.CLIENTS)
 
 
@@ -72,7 +72,7 @@ class TrimmingParser:
         self._policy: ReferencePolicy | None = None
 
     def take(self, argv: list[bytes], at: int) -> int:
-        """Read the option at ``at``; tell how many arguments it took, 0 if it is none.
+        """Read the option at ``at``; return how many arguments it took, 0 if it is none.
 
         A second policy is none.
         """
@@ -145,7 +145,7 @@ def _default_limit(node_entries_max: int) -> int:
 
 
 def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
-    """Remove what the options ask for and tell how many entries went."""
+    """Remove what the options ask for; return how many entries were removed."""
     stream = stream_or_none(replica, key)
     if stream is None:
         return 0
@@ -162,7 +162,7 @@ def trim(replica: Replica, key: bytes, trimming: Trimming) -> int:
 
 
 def look_ahead(replica: Replica, key: bytes, trimming: Trimming) -> None:
-    """Read what ``trim`` will read once one more entry is there.
+    """Read what ``trim`` will read once there is one more entry.
 
     Raises:
         ColdError: it is on disk only.
@@ -173,14 +173,14 @@ def look_ahead(replica: Replica, key: bytes, trimming: Trimming) -> None:
     if trimming.policy is not ReferencePolicy.KEEPREF:
         _plan_ids(stream, trimming, alone=replica.is_alone, more=1)
     elif up_to := _plan(stream, trimming, more=1):
-        replica.look_ahead(Trim(key, up_to))
+        replica.look_ahead([Trim(key, up_to)])
 
 
 def _plan(stream: Stream, trimming: Trimming, *, more: int = 0) -> dict[RegionId, StreamId]:
-    """Per lane the highest ID that goes; a lane that loses nothing is left out.
+    """Per lane the highest ID that is removed; a lane that loses nothing is left out.
 
     Args:
-        more: so many entries more than there are.
+        more: this many entries more than there are.
     """
     if trimming.approximate:
         return _plan_nodes(stream, trimming, more=more)
@@ -198,10 +198,10 @@ def _plan(stream: Stream, trimming: Trimming, *, more: int = 0) -> dict[RegionId
 
 
 def _plan_exactly(stream: Stream, excess: int) -> dict[RegionId, StreamId]:
-    """Where the first ``excess`` entries end in each lane.
+    """Ends of the first ``excess`` entries in each lane.
 
-    Cost: O(macro nodes that go, and entries of two nodes of each lane).  What lies in whole nodes
-    goes without being read.
+    Cost: O(macro nodes removed, and entries of two nodes of each lane).  Whole nodes are removed
+    without being read.
     """
     up_to, left = _surely_first(stream, excess)
     start = StreamId(max(up_to.values(), default=ID_MIN) + 1)
@@ -331,7 +331,7 @@ class _Nodes:
         return piece.highest_id < (trimming.minid or ID_MIN)
 
     def _may_go_in_part(self, piece: _Piece) -> bool:
-        """Whether its first entry may go: if not, its entries need not be looked at."""
+        """True if its first entry may be removed: if not, its entries need not be looked at."""
         trimming = self._trimming
         if trimming.limit and self._removed >= trimming.limit:
             return False
@@ -352,12 +352,12 @@ class _Nodes:
             self._heads[lane] = _Piece(node.next, 0, len(node.next))
 
     def leave(self, lane: RegionId) -> None:
-        """Nothing more of a lane is to go."""
+        """Nothing more of a lane is to be removed."""
         del self._heads[lane]
 
 
 def _first_node_of(piece: _Piece, limits: NodeLimits) -> _Piece:
-    """What of a large node its first entries would fill a node with; a small one as it is."""
+    """The first entries of a large node, as many as fill a node; a small one as it is."""
     node, start, stop = piece.node, piece.start, piece.stop
     if limits.entries_max:
         stop = min(stop, start + limits.entries_max)
@@ -373,12 +373,12 @@ def _first_node_of(piece: _Piece, limits: NodeLimits) -> _Piece:
 def _plan_ids(
     stream: Stream, trimming: Trimming, *, alone: bool, more: int = 0
 ) -> dict[RegionId, Ids]:
-    """Per lane the IDs that go, ascending; ``alone`` as in ``Group.are_settled``, ``more`` as
+    """Per lane the IDs to be removed, ascending; ``alone`` as in ``Group.are_settled``, ``more`` as
     above."""
     if trimming.policy is ReferencePolicy.DELREF:
         up_to = _plan(stream, trimming, more=more)
         if _count_up_to(stream, up_to) <= REMOVED_IDS_MAX.value:
-            # Nobody is asked about any of them, so that they need not be looked at one by one.
+            # No group is asked about any of them, so they need not be looked at one by one.
             return {
                 region: ids_of(list(stream.lanes[region].scan_nodes(ID_MIN, limit)))
                 for region, limit in up_to.items()
@@ -438,7 +438,7 @@ def _approximate_ids(
 
 
 def _groups_that_matter(stream: Stream, trimming: Trimming) -> list[Group]:
-    """Those that must be done with an entry before it goes."""
+    """Groups that must be done with an entry before it is removed."""
     return list(stream.groups.values()) if trimming.policy is ReferencePolicy.ACKED else []
 
 

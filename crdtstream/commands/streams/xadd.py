@@ -54,7 +54,7 @@ AUTO: Final = IdRequest(None, None)
 
 @dataclass(slots=True)
 class _Options:
-    """What stands between the key and the fields."""
+    """Options between the key and the fields."""
 
     request: IdRequest
     fields_at: int

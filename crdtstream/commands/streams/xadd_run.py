@@ -5,13 +5,13 @@
     fields   *2..f..a..  *2..f..b..  *2..f..c..        one piece of memory
     lengths  [ 13, 13, 13 ]
 
-All of them add to the end of one lane, under IDs that follow from the first.  So their columns go
-in at once, and each entry costs a few steps of loops in C, where a command by itself costs
+All of them add to the end of one lane, under IDs that follow from the first.  So their columns are
+added at once, and each entry costs a few steps of loops in C, where a command by itself costs
 hundreds of the interpreter's.
 
-Always so: a run has the effects, the IDs and the replies that its commands have one by one.  Where
-that needs a second thought - the stream is not there, IDs come to an end - it does not fit, and its
-commands are called one by one.
+Always so: a run has the effects, the IDs and the replies that its commands have one by one.  If
+that is not sure - the stream does not exist, IDs run out - it does not fit, and its commands are
+called one by one.
 """
 
 from array import array
@@ -30,6 +30,7 @@ from crdtstream.core.ids import (
     next_id,
 )
 from crdtstream.core.issuing.open_batch import COLUMN_BYTES
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.replica import Replica
 
 
@@ -54,7 +55,7 @@ class XaddRun:
 
     @property
     def batch_bytes(self) -> int:
-        """What it adds to the open batch."""
+        """Bytes that it adds to the open batch."""
         return len(self.fields) + COLUMN_BYTES * len(self.lengths)
 
     def requests(self) -> Iterator[list[bytes]]:
@@ -65,13 +66,13 @@ class XaddRun:
             yield [self.name, self.key, b"*", *decode_fields(self.fields, end - length, end)]
 
     def behind(self, count: int) -> "XaddRun":
-        """What is left of it behind the first ``count`` commands."""
+        """The rest of it behind the first ``count`` commands."""
         at = sum(self.lengths[:count])
         return XaddRun(self.name, self.key, self.lengths[count:], self.fields[at:])
 
 
 def fits(replica: Replica, now: Millis, run: XaddRun) -> bool:
-    """Whether the run can be added as one: its stream is there, and has IDs for all of it."""
+    """True if the run can be added as one: its stream exists, and has IDs for all of it."""
     return _first_id(replica, now, run) is not None
 
 
@@ -87,13 +88,8 @@ def xadd_run(replica: Replica, now: Millis, run: XaddRun) -> bytes:
     ms, seq = id_ms(first), id_seq(first)
     # The ID after one of this region is the region's next sequence in the same millisecond.
     seqs = range(seq, seq + SEQ_STRIDE * count, SEQ_STRIDE)
-    replica.append_run(
-        run.key,
-        ms=array("Q", [ms]) * count,
-        seq=array("Q", seqs),
-        lengths=run.lengths,
-        fields=run.fields,
-    )
+    entries = EntryRun(array("Q", [ms]) * count, array("Q", seqs), run.lengths, run.fields)
+    replica.append_run(run.key, entries)
     return _encoded_ids(ms, seqs)
 
 
@@ -116,7 +112,7 @@ def _encoded_ids(ms: int, seqs: range) -> bytes:
     parts: list[bytes] = []
     while seqs:
         digits = len(str(seqs[0]))
-        # How many lie below the next power of ten; `range` tells by arithmetic.
+        # How many lie below the next power of ten; `range` knows by arithmetic.
         count = len(range(seqs[0], min(10**digits, seqs[-1] + 1), SEQ_STRIDE))
         prefix = b"%d-" % ms
         template = b"$%d\r\n%b%%d\r\n" % (len(prefix) + digits, prefix)

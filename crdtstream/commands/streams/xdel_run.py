@@ -6,8 +6,8 @@ other.
     ids       9-2  7-1  7-1025                    one pass parses them, one effect removes them
 
 Clients delete each job when it is done, and send that in pipelines.  The IDs of a run are looked up
-together, and one effect removes them all, as one XDEL of many IDs would, and as XDELs of one tick
-do whose IDs ascend; only the replies are each command's own.
+together, and one effect removes them all, as with one XDEL of many IDs, or with XDELs of one tick
+whose IDs ascend.  Only the replies are each command's own.
 
 Always so: a run has the replies that its commands have one by one, and leaves the same entries.
 """

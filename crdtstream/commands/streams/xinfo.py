@@ -1,14 +1,14 @@
 """XINFO: what a stream, its groups and their consumers look like from this region.
 
-The keys of a reply are those of the version of Redis that is announced (``newer_fields.py``).  What
-only this program knows is told by CRDT.XINFO.
+The keys of a reply are those of the version of Redis that is announced (``newer_fields.py``).
+CRDT.XINFO reports what only this program knows.
 """
 
 from typing import Final
 
 from crdtstream.commands.arguments import integer
-from crdtstream.commands.groups.pending_rows import bulk, rows
 from crdtstream.commands.lookup import group_of, stream_or_error
+from crdtstream.commands.pending_rows import bulk, rows
 from crdtstream.commands.reply import Encoded, Reply, RespMap
 from crdtstream.commands.streams.entries import encode_entry, encode_from
 from crdtstream.commands.streams.idempotent_xadd import window_facts
@@ -18,9 +18,9 @@ from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Alike, Consumer, Nack
 from crdtstream.core.ids import Millis, format_id
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 HELP: Final = (
     "XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -135,7 +135,7 @@ def _own_facts(alike: Alike) -> tuple[int, bytes]:
 
 
 def owner_name(nack: Nack | Alike) -> bytes:
-    """Empty for what nobody owns."""
+    """Empty for entries without an owner."""
     return b"" if nack.consumer is None else nack.consumer.name
 
 

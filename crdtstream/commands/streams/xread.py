@@ -1,6 +1,6 @@
 """XREAD, and waiting for entries, which XREADGROUP does in the same way.
 
-A read is parsed once into what it wants of each key, with ``$`` fixed as it was on arrival.
+A read is parsed once into what it reads of each key, with ``$`` fixed as it was on arrival.
 Waiting is then running the same read again: ``Blocked.retry``.
 """
 
@@ -17,9 +17,9 @@ from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
 from crdtstream.commands.streams.read_options import ReadOptions, parse_read
 from crdtstream.core.ids import ID_MIN, Millis, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
-from crdtstream.core.stream import Stream
 
 Attempt: TypeAlias = Callable[[Replica, Millis], Reply]
 # When an attempt that found nothing may find something although no key changed; None: never.
@@ -52,7 +52,7 @@ def answer_or_block(
     options: ReadOptions,
     attempt: Attempt,
 ) -> Reply | Blocked:
-    """What the attempt gives; with BLOCK, when it gives null, it is made again and again."""
+    """Reply of the attempt; with BLOCK, if it is null, the attempt is made again and again."""
     reply = attempt(replica, now)
     if reply is not Null.ARRAY or options.block_ms is None:
         return reply
@@ -66,10 +66,10 @@ def block(
     next_time: NextTime | None = None,
     wants: Wants | None = None,
 ) -> Blocked:
-    """Make an attempt, which gave null just now, again and again.
+    """Make an attempt again and again; it has just returned null.
 
     Args:
-        next_time: when it may give something although no key changed; None: never.
+        next_time: when it may return something although no key changed; None: never.
         wants: see ``Blocked``.
     """
     assert options.block_ms is not None
@@ -139,7 +139,7 @@ def _read(
 def _above(
     stream: Stream, position: StreamId | _LastEntry, count: int | None
 ) -> tuple[Iterable[Found], int | None]:
-    """What is beyond a position, and how much of it is wanted."""
+    """Entries beyond a position, and how many of them are wanted."""
     if isinstance(position, _LastEntry):
         if stream.length:
             return stream.scan_back(), 1

@@ -7,21 +7,23 @@ observed, as DEL does, in the same batch.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crdtstream.commands.announced import of_set
 from crdtstream.commands.arguments import SYNTAX_ERROR
-from crdtstream.commands.keys.deleting import delete_key
+from crdtstream.commands.keys.deleting import delete_key, read_for_deletes
 from crdtstream.commands.lookup import deadline_of, exists, string_or_none
 from crdtstream.commands.reply import OK, CommandError, Reply
+from crdtstream.commands.string_room import check_room_for_strings
 from crdtstream.commands.strings.deadlines import DEADLINES, DeadlineOption
-from crdtstream.commands.strings.room import check_room_for_strings
 from crdtstream.core.effects import SetString
 from crdtstream.core.ids import Millis
 from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.notifications import EXPIRE, EXPIRED
 from crdtstream.core.replica import Replica
 
 
 @dataclass(slots=True)
 class _Options:
-    """What follows SET's value."""
+    """Options behind SET's value."""
 
     only_new: bool = False
     only_there: bool = False
@@ -56,7 +58,7 @@ def set_string(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         return before
     if options.keeps_ttl:
         deadline = deadline_of(replica, key)
-    put(replica, key, value, deadline, now)
+    put(replica, key, value, deadline, now, keeps_deadline=options.keeps_ttl)
     return before if options.gets else OK
 
 
@@ -87,14 +89,33 @@ def _parse(argv: list[bytes]) -> _Options:
     return options
 
 
-def put(replica: Replica, key: bytes, value: bytes, deadline: Millis | None, now: Millis) -> None:
-    """Make the key a string with this value; one whose deadline has passed leaves no key."""
+def put(
+    replica: Replica,
+    key: bytes,
+    value: bytes,
+    deadline: Millis | None,
+    now: Millis,
+    *,
+    keeps_deadline: bool = False,
+) -> None:
+    """Make the key a string with this value; one whose deadline has passed leaves no key.
+
+    Args:
+        keeps_deadline: the deadline is the one that the key has.
+    """
     if deadline is not None and deadline <= now:
-        delete_key(replica, key)
+        with replica.announcing(*of_set(replica, key, EXPIRE, EXPIRED)):
+            delete_key(replica, key)
         return
-    if replica.stream(key) is not None:
-        delete_key(replica, key)
-    replica.issue(SetString(key, value, deadline))
+    if not keeps_deadline and replica.stream(key) is None:
+        replica.issue(SetString(key, value, deadline))
+        return
+    # The effects alone would tell of other changes than the command's.
+    further = () if deadline is None or keeps_deadline else (EXPIRE,)
+    with replica.announcing(*of_set(replica, key, *further)):
+        if replica.stream(key) is not None:
+            delete_key(replica, key)
+        replica.issue(SetString(key, value, deadline))
 
 
 def _data(string: StringRegister | None) -> bytes | None:
@@ -118,7 +139,7 @@ def _set_for(replica: Replica, now: Millis, argv: list[bytes], word: bytes) -> R
 
 
 def setnx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """SETNX key value: 1 if the key was set, 0 if it is there already."""
+    """SETNX key value: 1 if the key was set, 0 if it exists already."""
     if exists(replica, argv[1]):
         return 0
     put(replica, argv[1], argv[2], None, now)
@@ -135,13 +156,14 @@ def getset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def mset(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """MSET key value [key value …]: all in one batch."""
     pairs = _pairs(replica, argv)
+    read_for_deletes(replica, argv[1::2])
     for key, value in pairs:
         put(replica, key, value, None, now)
     return OK
 
 
 def msetnx(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
-    """MSETNX key value [key value …]: 0, and nothing changes, if one of the keys is there."""
+    """MSETNX key value [key value …]: 0, and nothing changes, if one of the keys exists."""
     pairs = _pairs(replica, argv)
     if any(exists(replica, key) for key, _ in pairs):
         return 0

@@ -1,1 +1,1 @@
-"""What each effect and each local change does, and how a batch of them is applied."""
+"""Applying: the result of each effect and each local change, alone and in a batch."""

@@ -30,6 +30,7 @@ def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, RegionId], Strea
     if not columns.ms:
         return []
     runs = list(_runs(columns, [offset for offset, _ in batch.others]))
+    assert sum(stop - start for _, start, stop in runs) == len(columns.ms), "an append is left out"
     # A delete takes all that its own origin appended before: IDs may begin again behind it.
     deletes = deque(
         (offset - rank, effect.key)

@@ -4,8 +4,8 @@
     batch      append*3  Remove   append*2 DeleteKey
     applied as run of 3  effect   run of 2 effect
 
-Appends of one key that stand together are a run and go into their lane column by column.  In replay
-a local change may stand between any two effects; then the runs are cut where it stands.
+Appends of one key that stand together are a run and are added to their lane column by column.  In
+replay a local change may stand between any two effects; then the runs are cut where it stands.
 
 Always so: a batch is applied whole or not at all (I2).  What can be wrong with it is found before
 anything changes (``append_runs.py``).
@@ -20,12 +20,14 @@ from typing import NamedTuple
 from crdtstream.core.applying.append_runs import Run
 from crdtstream.core.applying.apply_change import apply_change
 from crdtstream.core.applying.apply_effect import apply_effect
+from crdtstream.core.applying.noting import Noting
 from crdtstream.core.applying.settling import settle_message, settle_rows
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector
-from crdtstream.core.effects import AppendColumns, EffectBatch, LocalChange
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
+from crdtstream.core.effects import AppendColumns, ChangeMembers, EffectBatch, LocalChange
 from crdtstream.core.ids import SEQ_BITS, Millis, StreamId
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.entry_run import EntryRun
+from crdtstream.core.whole.state import State
 from crdtstream.core.wire.local_codec import Local
 
 
@@ -52,7 +54,13 @@ class _Appended(NamedTuple):
 
 
 def apply_batch(
-    state: State, batch: EffectBatch, runs: Sequence[Run], local: Local, *, arrived: Millis
+    state: State,
+    batch: EffectBatch,
+    runs: Sequence[Run],
+    local: Local,
+    *,
+    arrived: Millis,
+    noting: Noting | None = None,
 ) -> None:
     """Apply a batch, which is the next of its origin.
 
@@ -60,8 +68,10 @@ def apply_batch(
         runs: its appends, checked.
         local: in replay what was local about the record; else nothing.
         arrived: when the batch came to this region.
+        noting: notes what it does to keys; None: nobody asks.
     """
     assert batch.first_n == state.vv.get(batch.origin, 0) + 1  # I2
+    assert covers(state.vv, batch.context)  # I2
     origin, columns = batch.origin, batch.appends
     state.keys.arrival = max(state.keys.arrival, arrived)
     changes = ReplayedChanges(state, local.changes) if local.changes else None
@@ -81,6 +91,7 @@ def apply_batch(
             if changes is not None:
                 changes.apply_upto(n - 1)
             first = Dot(origin, n)
+            before = None if noting is None else noting.look(run[0], origin)
             size = sum(columns.lengths[run[1] : run[2]])
             stream = _append(state, columns, run, first, fields[fields_at:][:size])
             fields_at += size
@@ -90,6 +101,8 @@ def apply_batch(
                 named = _Appended(stream, *run, first, {**batch.context, origin: n - 1})
                 _settle_messages(state, columns, named, came, arrived)
                 _settle_rows(state, columns, named)
+            if noting is not None and before is not None:
+                noting.note_stayed(before, run[0], origin)
             appends_applied += count
             state.vv[origin] = n - 1
         if effect is not None:
@@ -98,12 +111,19 @@ def apply_batch(
             # Rule 1: in the context of effect n the own component is n - 1.
             if n > 1:
                 context[origin] = n - 1
-            apply_effect(state, effect, Dot(origin, n), context)
+            if noting is None or isinstance(effect, ChangeMembers):
+                apply_effect(state, effect, Dot(origin, n), context)
+            else:
+                before = noting.look(effect.key)
+                apply_effect(state, effect, Dot(origin, n), context)
+                noting.note_effect(before, effect)
             state.vv[origin] = n
             n += 1
     # I2: the whole batch was applied.
     assert state.vv[origin] == batch.last_n
     assert appends_applied == len(columns.ms)
+    assert fields_at == len(columns.fields)
+    assert next(waiting, None) is None
     if changes is not None:
         changes.apply_upto(batch.last_n)
 
@@ -133,14 +153,14 @@ def _append(
     fields: memoryview,
 ) -> Stream:
     key, start, stop = run
+    assert start < stop, "a run without appends"
     stream = state.keys.stream_or_new(key)
     state.changes.note(stream.part)
     stream.lane(first.region).extend(
-        ms=columns.ms[start:stop],
-        seq=columns.seq[start:stop],
-        lengths=columns.lengths[start:stop],
+        EntryRun(
+            columns.ms[start:stop], columns.seq[start:stop], columns.lengths[start:stop], fields
+        ),
         first_n=first.n,
-        fields=fields,
         now=state.keys.arrival,
     )
     last_id = StreamId(columns.ms[stop - 1] << SEQ_BITS | columns.seq[stop - 1])
@@ -159,7 +179,7 @@ def _settle_messages(
     came: Mapping[int, Millis],
     arrived: Millis,
 ) -> None:
-    """What idempotent ids mean for a run: ``rules`` 20."""
+    """Settle the idempotent ids of a run: ``rules`` 20."""
     if not columns.idempotent:
         return
     for at in range(run.start, run.stop):
@@ -177,7 +197,7 @@ def _settle_messages(
 
 
 def _settle_rows(state: State, columns: AppendColumns, run: _Appended) -> None:
-    """What the numbers of rows mean for a run: ``rules`` 20."""
+    """Settle the numbered rows of a run: ``rules`` 20."""
     first_at = bisect_right(columns.numbered, run.start, key=attrgetter("at")) - 1
     for numbered in islice(columns.numbered, max(first_at, 0), None):
         if numbered.at >= run.stop:

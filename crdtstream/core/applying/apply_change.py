@@ -1,8 +1,8 @@
-"""What each local change does to the group that it names.
+"""Applying of local changes, each to the group that it names.
 
-Local changes are consumers, pending entries and positions: what one region knows of a group and no
-other hears of.  Replaying a record applies the very changes that were noted, so they decide
-nothing either: which entries, which owner, at what time stands in them.
+Local changes are about consumers, pending entries and positions: what one region knows of a group
+and does not send to the others.  Replaying a record applies exactly the changes that were noted.
+So they decide nothing either: entries, owner and time are part of the change.
 """
 
 from collections.abc import Iterable
@@ -22,11 +22,11 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import RegionId
-from crdtstream.core.state import State
+from crdtstream.core.whole.state import State
 
 
 def apply_change(state: State, change: LocalChange) -> None:
-    """Apply a local change; its stream and group are there."""
+    """Apply a local change; its stream and group exist."""
     stream = state.keys.streams[change.key]
     group = stream.groups[change.group]
     match change:
@@ -64,7 +64,7 @@ def apply_change(state: State, change: LocalChange) -> None:
 
 
 def begins_new_run(change: LocalChange) -> bool:
-    """Whether the change makes a hole in a group's run, so that the run must be told before."""
+    """True if the change makes a hole in a group's run, so that the run must be issued before."""
     match change:
         case DeleteConsumer() | SetPosition():
             return True
@@ -77,7 +77,7 @@ def begins_new_run(change: LocalChange) -> bool:
 
 
 def _touch_if_idle_matters(state: State, group: Group, change: Deliver | Claim) -> None:
-    """Who waits for idle entries may have known of none that is still there."""
+    """Wake the readers that wait for idle entries: all that they knew of may be gone."""
     if group.claims_idle:
         state.keys.touched.add(change.key)
 

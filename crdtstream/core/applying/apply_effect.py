@@ -1,8 +1,8 @@
-"""What each effect does: one function for each kind, called by ``apply_effect``.
+"""Applying of effects: one function for each kind, called by ``apply_effect``.
 
-An effect is applied once in every region, in the region that issues it too.  What it may take and
-whom it beats, its *context* says: what its issuer had observed.  So nothing here asks in which
-region it runs.
+An effect is applied once in every region, in the region that issues it too.  Its *context*, what
+its issuer had observed, decides what it may remove and what it beats.  So nothing here asks in
+which region it runs.
 
 Appends are not here.  They come in columns and are applied in runs (``apply_batch.py``).
 """
@@ -10,7 +10,7 @@ Appends are not here.  They come in columns and are applied in runs (``apply_bat
 from collections.abc import Mapping
 from typing import assert_never
 
-from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.clock import Dot, VersionVector, covers, covers_dot
 from crdtstream.core.effects import (
     AckFrontier,
     ChangeMembers,
@@ -33,10 +33,10 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import RegionId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.membership.members import follow
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.state import State
 
 
 def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVector) -> None:
@@ -46,6 +46,8 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
         dot: of the effect; in ``state.vv`` it is not yet.
         context: what its issuer had observed; all of it has been applied here (I2).
     """
+    # Effects issued here are given ``state.vv`` itself.
+    assert context is state.vv or covers(state.vv, context)  # I2
     if isinstance(effect, ChangeMembers):
         state.set_members(follow(state.members, effect.epoch, effect.previous, effect.change, dot))
         return
@@ -54,7 +56,7 @@ def apply_effect(state: State, effect: RareEffect, dot: Dot, context: VersionVec
 
 def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVector) -> None:
     state.parts.note(effect.key)
-    # Whether those who watch the key or wait for it look again.
+    # True if clients that watch the key or wait for it look again.
     touches = True
     match effect:
         case Remove():
@@ -99,7 +101,7 @@ def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVec
 
 
 def _remove(state: State, effect: Remove, context: VersionVector) -> bool:
-    """Whether an entry went.  DELREF of entries that are gone ends what is left pending of them."""
+    """Remove entries; True if any was here.  DELREF also ends what is pending of gone ones."""
     stream = state.keys.streams.get(effect.key)
     if stream is None:
         return False
@@ -113,7 +115,7 @@ def _remove(state: State, effect: Remove, context: VersionVector) -> bool:
 def _forget_references(
     state: State, key: bytes, stream: Stream, ids: Mapping[RegionId, Ids]
 ) -> None:
-    """What was removed is not pending any more, in any group; the runs may go on behind it."""
+    """End what is pending of removed entries, in all groups; the runs may grow past them."""
     for region, lane_ids in ids.items():
         gone = _gone(stream.lanes.get(region), lane_ids)
         for name, group in stream.groups.items():
@@ -124,7 +126,7 @@ def _forget_references(
 def _gone(lane: Lane | None, ids: Ids) -> Ids:
     """Those of the IDs without an entry.
 
-    Still there is what was appended again, and was not observed by who removed it.
+    What is left was appended again, and was not observed by the issuer of the removal.
     """
     if lane is None or not lane.length or lane.first_id > ids[-1]:
         return ids
@@ -132,7 +134,7 @@ def _gone(lane: Lane | None, ids: Ids) -> Ids:
 
 
 def _trim(state: State, effect: Trim, context: VersionVector) -> bool:
-    """Whether an entry went."""
+    """Trim a stream; True if any entry was removed."""
     stream = state.keys.streams.get(effect.key)
     if stream is None:
         return False
@@ -161,15 +163,19 @@ def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVecto
     """Observed-remove of the entries, last IDs and strings; delete-wins over groups and
     registers."""
     key, keys = effect.key, state.keys
-    _delete_string(state, key, context)
+    if keys.strings:
+        _delete_string(state, key, context)
     state.tombstones.add(dot, key, None)
     state.floors.forget_covered_by(key, context)
     _forget_producers(state, key, context)
-    keys.drop_registers(key)
+    if keys.registers:
+        keys.drop_registers(key)
     stream = keys.streams.get(key)
     if stream is not None:
         stream.clear_covered_by(context)
-        stream.drop_groups()
+        if stream.groups:
+            stream.drop_groups()
+        assert not stream.groups, "delete-wins"
         keys.drop_if_gone(key, stream)
 
 

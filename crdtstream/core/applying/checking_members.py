@@ -1,8 +1,8 @@
-"""Whether a batch tells of members of the same history; asked before anything of it is applied."""
+"""Check that a batch is of the same history of members, before anything of it is applied."""
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import ChangeMembers, EffectBatch
-from crdtstream.core.membership.changes import MembersError
+from crdtstream.core.member_changes import MembersError
 from crdtstream.core.membership.members import Members, follow
 from crdtstream.core.wire.codec import BatchError
 

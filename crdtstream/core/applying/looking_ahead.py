@@ -1,17 +1,18 @@
-"""What a change will read of the entries that are stored, read before the change is made.
+"""Looking ahead: the stored entries that a change will read are read before it is made.
 
-Applying must not fail half-way, and must not wait for the disk.  So what it is going to look at is
-looked at first, and nothing else: who finds that it is not in memory raises ColdError, and nothing
-has changed (I10).
+Applying must not fail half-way, and must not wait for the disk.  So exactly what it is going to
+read is looked up first.  If that is not in memory, ColdError is raised, and nothing has changed
+(I10).
 
     Remove         the entries that it names
-    Trim, deletes  the macro node in which what goes ends; nodes that go as a whole are not read
+    Trim, deletes  the macro node where the removed part ends; nodes removed as a whole are not read
     AckFrontier    where the group stands afterwards, to count what it skips
     Deliver        the same, if something behind what is delivered is to be skipped
 
     Append         concurrent ones of the same idempotent id, or of the same numbered rows
 
-Who cannot wait, as a transaction that has begun, has it read in place; also before the change.
+For a caller that cannot wait, as a transaction that has begun, it is read in place; also before the
+change.
 """
 
 from crdtstream.core.clock import Dot, VersionVector
@@ -30,10 +31,10 @@ from crdtstream.core.effects import (
 from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import ID_MAX, RegionId, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.state import State
 
 
 def read_for_effect(state: State, effect: RareEffect, context: VersionVector) -> None:
@@ -101,7 +102,7 @@ def needs_of(state: State, batch: EffectBatch) -> list[int]:
 
 
 def _needs_of_rivals(state: State, batch: EffectBatch) -> list[int]:
-    """What holds the concurrent appends of one name that may have to go."""
+    """Images of nodes with concurrent appends of one name that may have to be removed."""
     images: list[int] = []
     columns = batch.appends
     for at, idempotent in columns.idempotent.items():
@@ -117,7 +118,7 @@ def _needs_of_rivals(state: State, batch: EffectBatch) -> list[int]:
         if stream is None:
             continue
         for lost in state.numbered.losing(key, run.first, run.count, first, batch.context):
-            # What goes of the batch itself is just being appended.
+            # Rows of the batch itself are just being appended.
             if lost.first.region != batch.origin and lost.first.region in stream.lanes:
                 lane = stream.lanes[lost.first.region]
                 images += lane.needs_for_dots(lost.first.n, lost.count)
@@ -138,7 +139,7 @@ def read_entries(state: State, stream: Stream, ids: Ids) -> None:
 
 
 def _read_skipped(lane: Lane | None, group: Group, region: RegionId, position: StreamId) -> None:
-    """What counts the entries that a group skips when it moves on to a position or beyond it."""
+    """Read what is needed to count the entries that a group skips on its way to a position."""
     before = group.progress(region).last_delivered
     if lane is not None and position > before:
         lane.count_above(before)

@@ -1,1 +1,1 @@
-"""What a region's state is on disk: parts, their images, and which of them changed."""
+"""A region's state on disk: parts, their images, and which of them changed."""

@@ -1,4 +1,4 @@
-"""What the images of parts say, as MessagePack: arrays in the order of the attributes here.
+"""Contents of the parts' images, as MessagePack: arrays in the order of the attributes here.
 
 Further attributes are added at the end, with a default: images that lack them are read, too.  IDs
 are 16 big-endian bytes, since MessagePack's integers end at 64 bits.  PENDING and NODE images are
@@ -11,16 +11,23 @@ import msgspec
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import Mode
-from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.ids import REGION_MAX, Millis, RegionId, StreamId
 
-Id: TypeAlias = Annotated[bytes, "ID"]
+ID_BYTES: Final = 16
+Id: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
+Region: TypeAlias = Annotated[RegionId, msgspec.Meta(ge=1, le=REGION_MAX)]
+# None of the numbers here is below 0.
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+DotNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Time: TypeAlias = Annotated[Millis, msgspec.Meta(ge=0)]
 # Ranges of IDs, each from an ID, not included, up to another.
 IntervalsContent: TypeAlias = list[tuple[Id, Id]]
 # A group's start or position: one for all lanes, or by lane.
-StartContent: TypeAlias = Id | dict[RegionId, Id]
+StartContent: TypeAlias = Id | dict[Region, Id]
+# By origin ends of batches, ascending, with their hashes (``histories.py``).
+HistoriesContent: TypeAlias = dict[Region, list[tuple[Number, Number]]]
 
 T = TypeVar("T")
-ID_BYTES: Final = 16
 
 
 class ContentError(ValueError):
@@ -28,58 +35,58 @@ class ContentError(ValueError):
 
 
 class LaneContent(msgspec.Struct, array_like=True, frozen=True):
-    region: RegionId
-    entries_added: int
+    region: Region
+    entries_added: Number
     max_deleted_id: Id
 
 
 class StreamContent(msgspec.Struct, array_like=True, frozen=True):
     """``order``: streams are listed in the order in which they came to be."""
 
-    order: int
+    order: Number
     lanes: list[LaneContent]
-    last_ids: list[tuple[RegionId, Id, int]]
-    lost: dict[RegionId, int]
+    last_ids: list[tuple[Region, Id, DotNumber]]
+    lost: dict[Region, Number]
 
 
 class RegistersContent(msgspec.Struct, array_like=True, frozen=True):
-    expiry: list[tuple[Dot, Millis | None]]
-    idmp_duration_s: list[tuple[Dot, int]]
-    idmp_maxsize: list[tuple[Dot, int]]
+    expiry: list[tuple[Dot, Time | None]]
+    idmp_duration_s: list[tuple[Dot, Number]]
+    idmp_maxsize: list[tuple[Dot, Number]]
 
 
 class StringValueContent(msgspec.Struct, array_like=True, frozen=True):
     dot: Dot
     data: bytes
-    expiry: list[tuple[Dot, Millis | None]]
+    expiry: list[tuple[Dot, Time | None]]
 
 
 class StringContent(msgspec.Struct, array_like=True, frozen=True):
-    order: int
+    order: Number
     values: list[StringValueContent]
 
 
 class FloorContent(msgspec.Struct, array_like=True, frozen=True):
     last_id: Id
-    expiries: dict[RegionId, int]
+    expiries: dict[Region, Number]
 
 
 class GoneContent(msgspec.Struct, array_like=True, frozen=True):
-    """What a stream that is gone had lost; ``order``: the oldest is forgotten first."""
+    """Losses of a stream that is gone; that of the lowest ``order`` is forgotten first."""
 
-    order: int
-    lost: dict[RegionId, int]
+    order: Number
+    lost: dict[Region, Number]
 
 
 class KeyContent(msgspec.Struct, array_like=True, frozen=True):
-    number: int
+    number: Number
     key: bytes
     stream: StreamContent | None
     registers: RegistersContent | None
     string: StringContent | None
     # By origin; of the region's own lane alone as earlier versions wrote it.
-    floors: dict[RegionId, FloorContent] | FloorContent | None
-    tombstones: list[tuple[bytes | None, dict[RegionId, int]]]
+    floors: dict[Region, FloorContent] | FloorContent | None
+    tombstones: list[tuple[bytes | None, dict[Region, DotNumber]]]
     gone: GoneContent | None
 
 
@@ -87,13 +94,13 @@ class TrackedContent(msgspec.Struct, array_like=True, frozen=True):
     id: bytes
     entry_id: Id
     dot: Dot
-    arrived: Millis
-    hits: int
+    arrived: Time
+    hits: Number
 
 
 class WindowContent(msgspec.Struct, array_like=True, frozen=True):
-    added: int
-    duplicates: int
+    added: Number
+    duplicates: Number
     producers: list[tuple[bytes, list[TrackedContent]]]
 
 
@@ -118,125 +125,128 @@ class CollapsedContent(msgspec.Struct, array_like=True, frozen=True):
 class RunContent(msgspec.Struct, array_like=True, frozen=True):
     """Rows of a numbered producer that are known, or not causally stable."""
 
-    start: int
-    stop: int
+    start: Number
+    stop: Number
     first: Dot
     known: bool
     is_stable: bool = False
 
 
 class BatchContent(msgspec.Struct, array_like=True, frozen=True):
-    number: int
-    known: list[tuple[int, int]]
+    number: Number
+    known: list[tuple[Number, Number]]
     runs: list[RunContent]
 
 
 class NumberedContent(msgspec.Struct, array_like=True, frozen=True):
+    """``newest``: -1 if no batch has a known row."""
+
     producer: bytes
-    newest: int
+    newest: Annotated[int, msgspec.Meta(ge=-1)]
     batches: list[BatchContent]
 
 
 class ProducersContent(msgspec.Struct, array_like=True, frozen=True):
-    """``deleted``: the records that it covers are of entries that went with the key."""
+    """``deleted``: the records that it covers are of entries that were deleted with the key."""
 
     window: WindowContent | None
     records: list[IdempotentContent]
     collapsed: list[CollapsedContent]
     numbered: list[NumberedContent]
-    deleted: dict[RegionId, int] = {}
+    deleted: dict[Region, Number] = {}
 
 
 class ModeContent(msgspec.Struct, array_like=True, frozen=True):
-    epoch: int
-    issuer: RegionId
+    epoch: Number
+    issuer: Region
     mode: Mode
-    home: RegionId | None
+    home: Region | None
 
 
 class CreateContent(msgspec.Struct, array_like=True, frozen=True):
     dot: Dot
     start: StartContent
-    intervals: dict[RegionId, IntervalsContent]
+    intervals: dict[Region, IntervalsContent]
     mode: ModeContent | None
 
 
 class ProgressContent(msgspec.Struct, array_like=True, frozen=True):
-    region: RegionId
+    region: Region
     last_delivered: Id
     run_from: Id
     ignore_until: Id
     handed_out: IntervalsContent
     has_left_out: bool
     skip_pending_until: Id
-    entries_read: int | None
+    entries_read: Number | None
 
 
 class HandoverContent(msgspec.Struct, array_like=True, frozen=True):
-    region: RegionId
+    region: Region
     run_from: Id
     last_delivered: Id
     handed_out: IntervalsContent
     ignore_until: Id
-    pending: list[tuple[Id, int]]
-    entries_read: int | None
+    pending: list[tuple[Id, Number]]
+    entries_read: Number | None
 
 
 class SettingContent(msgspec.Struct, array_like=True, frozen=True):
     """A SetGroupMode that is not causally stable."""
 
     dot: Dot
-    context: dict[RegionId, int]
-    epoch: int
+    context: dict[Region, Number]
+    epoch: Number
     mode: Mode
-    home: RegionId | None
+    home: Region | None
     forced: bool
     handover: list[HandoverContent]
 
 
 class ConsumerContent(msgspec.Struct, array_like=True, frozen=True):
-    number: int
+    number: Number
     name: bytes
-    seen_ms: Millis
-    active_ms: Millis | None
+    seen_ms: Time
+    active_ms: Time | None
 
 
 class GroupContent(msgspec.Struct, array_like=True, frozen=True):
     """``position``: where XGROUP SETID said that lanes to come are read from, and the creates that
     were there then."""
 
-    number: int
+    number: Number
     name: bytes
     creates: list[CreateContent]
     lanes: list[ProgressContent]
     position: StartContent | None
     position_known: list[Dot]
     position_is_left: bool
-    read_hint: tuple[int, RegionId | None] | None
+    read_hint: tuple[Number, Region | None] | None
     consumers: list[ConsumerContent]
-    consumers_made: int
-    turns_taken: int
+    consumers_made: Number
+    turns_taken: Number
     settings: list[SettingContent] = []
 
 
 class RootContent(msgspec.Struct, array_like=True, frozen=True):
-    """What is the region's as a whole, in the row of the checkpoint itself."""
+    """State of the region as a whole, in the row of the checkpoint itself."""
 
-    region: RegionId
-    vv: dict[RegionId, int]
-    arrival: Millis
+    region: Region
+    vv: dict[Region, Number]
+    arrival: Time
     # The numbers that were given last.
-    key_number: int
-    group_number: int
-    order: int
-    # As ``membership/encoding.py`` writes them; empty where configuration files say who is one.
+    key_number: Number
+    group_number: Number
+    order: Number
+    # As ``membership/encoding.py`` writes them; empty if configuration files name the members.
     members: bytes = b""
+    histories: HistoriesContent = {}
 
 
 _encoder = msgspec.msgpack.Encoder()
 
 
-def packed(content: msgspec.Struct) -> bytes:
+def packed(content: msgspec.Struct | HistoriesContent) -> bytes:
     return _encoder.encode(content)
 
 
@@ -247,7 +257,8 @@ def unpacked(data: bytes, content: type[T]) -> T:
     """
     try:
         return msgspec.msgpack.decode(data, type=content)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # All that msgspec finds is a ValueError, and so are bytes that are no text.
         raise ContentError(f"{content.__name__}: {error}") from error
 
 

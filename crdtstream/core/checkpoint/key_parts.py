@@ -1,11 +1,11 @@
-"""The ROOT part, and the KEY and WINDOW parts: one for each key of which anything is kept.
+"""The ROOT part, and the KEY and WINDOW parts: one for each key that anything is kept of.
 
     ROOT     the version vector, and the numbers that were given last
-    KEY      the stream but for its entries and groups, registers, string, floor, tombstones
+    KEY      the stream without entries and groups, registers, string, floor, tombstones
     WINDOW   what idempotent producers and numbered ones are known by
 
-Who is about to change something of a key notes its part (``parts.py``).  What the parts say is
-collected when they are encoded (``encoding.py``).
+A change of a key notes its part first (``parts.py``).  What the parts say is collected when they
+are encoded (``encoding.py``).
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ class KeyPart(Part):
 
 
 class ProducersPart(Part):
-    """What is known of a key's producers."""
+    """The part of a key that keeps what is known of its producers."""
 
     __slots__ = ("_encode", "key")
 
@@ -57,7 +57,7 @@ class ProducersPart(Part):
 
 
 class RootPart(Part):
-    """What is the region's as a whole; every checkpoint has it anew."""
+    """State of the region as a whole; every checkpoint writes it again."""
 
     __slots__ = ("_encode",)
 
@@ -116,7 +116,7 @@ class KeyParts:
         return len(self._by_key)
 
     def keys(self) -> list[bytes]:
-        """The keys of which anything is kept."""
+        """The keys that anything is kept of."""
         return list(self._by_key)
 
     def producers(self) -> Iterator[ProducersPart]:
@@ -137,13 +137,13 @@ class KeyParts:
         return self._order
 
     def shared_with(self, others: "KeyParts") -> set[bytes]:
-        """Keys of which both have parts.  O(keys of the one that has fewer)."""
+        """Keys that have parts in both.  O(keys of the one that has fewer)."""
         return self._by_key.keys() & others._by_key.keys()
 
     # --- Changes ------------------------------------------------------------------------------
 
     def note(self, key: bytes) -> KeyPart:
-        """Something of the key is about to change."""
+        """Note that something of the key is about to change."""
         part = self._by_key.get(key)
         if part is None:
             self.last_number += 1
@@ -153,7 +153,7 @@ class KeyParts:
         return part
 
     def note_producers(self, key: bytes) -> None:
-        """Something of the key's producers is about to change."""
+        """Note that something of the key's producers is about to change."""
         part = self._producers.get(key)
         if part is None:
             part = self.add_producers(self.note(key))
@@ -161,14 +161,14 @@ class KeyParts:
             self._changes.note(part)
 
     def settle(self, key: bytes) -> None:
-        """Something of the key may have gone: parts of which nothing is left go, too."""
+        """Something of the key may be gone: parts that are empty now are dropped, too."""
         if key in self._producers and not self._keeps_producers(key):
             self._changes.drop(self._producers.pop(key))
         if key in self._by_key and not self._keeps(key):
             self._changes.drop(self._by_key.pop(key))
 
     def take_in(self, aside: "KeyParts") -> None:
-        """Have the parts of other keys, whose places follow those that were given here."""
+        """Take over the parts of other keys, whose places follow those that were given here."""
         order = self._order
         for part in aside:
             if part.stream_order:
@@ -176,6 +176,7 @@ class KeyParts:
             if part.string_order:
                 part.string_order += order
         self._order += aside._order
+        assert not self.shared_with(aside), "a key has two parts"
         self._by_key.update(aside._by_key)
 
     def forget(self, key: bytes) -> KeyPart | None:

@@ -12,23 +12,27 @@ So a cut costs nothing, whatever the size of the state, and a writer pays for on
 is encoded then, as it was at the cut.
 
 Always so:
-  * A part's ``epoch`` is that of the last cut before its last change.  Who finds another one than
-    ``Changes.epoch`` calls ``note`` before the change.
+  * A part's ``epoch`` is that of the last cut before its last change.  If it is not
+    ``Changes.epoch``, ``note`` is called before the change.
   * A part that is small enough to be encoded in about a millisecond may stand in ``changed``; what
     grows without bound is spread over parts.
-  * ``image`` is the number of the image that the newest cut in which the part was encoded gave it,
-    0 without any.  A number never names two images.
+  * ``image`` is the number of the part's image, from the newest cut in which it was encoded; 0
+    without any.  A number never names two images.
   * A part that is gone is kept only while the cut under way needs it; of all others the numbers of
     their images are enough, and their memory is free at once.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
+from crdtstream.core.size import Size
+
+# What is taken between two looks at the clock: a few small images, or a large one.
+BYTES_PER_LOOK: Final = Size(2 << 10, least=0)
 NO_IMAGE: Final = 0
 # The number of the image of a macro node that is read from the staging: this, and its number there.
 # (A staging holds the images that another region sent; ``store/staging.py``.)  No table of this
@@ -37,7 +41,7 @@ STAGED: Final = 1 << 62
 
 
 class Kind(IntEnum):
-    """What a part is; the numbers are in the files."""
+    """Kinds of parts; the numbers are in the files."""
 
     ROOT = 0
     KEY = 1
@@ -90,12 +94,12 @@ class Part:
         self.image = NO_IMAGE
 
     def encode(self) -> Encoded:
-        """What it is now, as bytes that stay as they are."""
+        """The part as it is now, as bytes that do not change any more."""
         raise NotImplementedError
 
 
 class Changes:
-    """Which parts changed since the last cut; one for a whole replica.
+    """The parts that changed since the last cut; one object for a whole replica.
 
     Attributes:
         epoch: counts the cuts.
@@ -116,13 +120,14 @@ class Changes:
 
     @property
     def count(self) -> int:
-        """How many parts changed or went since the last cut."""
+        """Number of parts that changed or were dropped since the last cut."""
         return len(self._changed) + len(self._dropped) + len(self._dropped_in_cut)
 
     def note(self, part: Part) -> None:
         """The part is about to change, for the first time since the last cut, or is new."""
         if part.epoch == self.epoch:
             return
+        assert part.epoch < self.epoch, "it changed after a cut that is to come"
         if self._cut is not None:
             self._cut.keep(part)
         part.epoch = self.epoch
@@ -154,7 +159,7 @@ class Changes:
     # --- What is built while the state is shown without it --------------------------------------
 
     def aside(self, parts: "dict[Part, None]") -> "_Aside":
-        """What is noted in here is not of the state yet: no cut has it before ``take_in``.
+        """Context for parts that are not of the state yet: no cut has them before ``take_in``.
 
         Args:
             parts: those noted so far; it grows.
@@ -172,6 +177,7 @@ class Changes:
         return self.images_made
 
     def end(self) -> None:
+        assert self._cut is not None, "no cut is under way"
         self._cut = None
         self._dropped.extend([part.image for part in self._dropped_in_cut if part.image])
         self._dropped_in_cut = []
@@ -203,7 +209,7 @@ class _Aside:
 
 
 class Cut:
-    """What one checkpoint has to write."""
+    """The parts that one checkpoint has to write."""
 
     __slots__ = ("_before", "_changes", "_dropped", "_kept", "_waiting", "epoch")
 
@@ -218,11 +224,11 @@ class Cut:
 
     @property
     def left(self) -> int:
-        """How many parts have still to be taken."""
+        """Number of parts still to be taken."""
         return len(self._waiting) + len(self._kept)
 
     def needs(self, part: Part) -> bool:
-        """Whether the part has still to be encoded, or was."""
+        """True if the cut encodes the part: it still has to, or already did."""
         return part in self._waiting or part in self._before
 
     def keep(self, part: Part) -> None:
@@ -230,6 +236,7 @@ class Cut:
         if part in self._waiting:
             self._kept.append((part, self._encode(part)))
             del self._waiting[part]
+        assert part.epoch < self._changes.epoch, "it is encoded before it changes"
 
     def take(self) -> tuple[Part, Image] | None:
         """The next part and its image; None when all were taken."""
@@ -237,13 +244,43 @@ class Cut:
             return self._kept.pop()
         if not self._waiting:
             return None
-        part = next(reversed(self._waiting))
-        # It stays to be written if its body cannot be read.
-        image = self._encode(part)
-        del self._waiting[part]
-        return part, image
+        # Popped: a dictionary keeps the places of what is deleted in another way, and asking for
+        # its last key passes all of them.
+        part, _ = self._waiting.popitem()
+        try:
+            return part, self._encode(part)
+        except BaseException:
+            # It stays to be written, as its body cannot be read.
+            self._waiting[part] = None
+            raise
+
+    def take_some(
+        self, bytes_max: int, is_over: Callable[[], bool]
+    ) -> tuple[list[tuple[Part, Image]], int]:
+        """As ``take``, many at a time.
+
+        Args:
+            bytes_max: of heads and bodies; the last one may go beyond.
+            is_over: asked whether to stop, behind each few bytes that were taken.
+
+        Returns:
+            The parts with their images, and the bytes of these; none only when all were taken.
+        """
+        some: list[tuple[Part, Image]] = []
+        size = asked_at = 0
+        while size < bytes_max and (taken := self.take()) is not None:
+            some.append(taken)
+            image = taken[1]
+            size += len(image.head) + len(image.body)
+            # Asked behind the first one: on a busy machine a turn may be over before it has begun.
+            if not asked_at or size - asked_at > BYTES_PER_LOOK.value:
+                if is_over():
+                    break
+                asked_at = size
+        return some, size
 
     def _encode(self, part: Part) -> Image:
+        assert part not in self._before, "a cut encodes each part once"
         owner, lane, head, body, is_packed = part.encode()
         self._before[part] = part.image
         part.image = self._changes.next_number()
@@ -253,8 +290,8 @@ class Cut:
         """All was taken: the earlier images that a checkpoint of this cut does not need.
 
         Of a part without one, and of one that was in the staging, it is NO_IMAGE, so that no step
-        goes over many parts.  The cut stays as it is from then on, and whoever goes through them
-        may stop in between.
+        visits many parts.  The cut stays as it is from then on, and a reader of its parts may stop
+        in between.
         """
         assert not self.left
         for number in self._before.values():

@@ -1,12 +1,12 @@
-"""Pending entries in the order in which they are to be claimed, of those that somebody owns, or of
-those that nobody does.
+"""Pending entries in the order in which they are to be claimed: those with an owner, or those
+without one.
 
 The lowest turn comes first (``turns.py``), equal ones by ID, equal IDs by lane.  The order is
 kept by chunk only: of each a turn is known below which it has none.
 
     heap    (250, chunk 7)  (260, chunk 1)  (400, chunk 9)  ...
 
-Who asks opens the first chunk and sorts what is in it, then the next when its turn has come.  A
+A caller opens the first chunk and sorts what is in it, then the next when its turn has come.  A
 chunk whose first entries are gone is found too early; then it gets a later turn.
 """
 
@@ -18,7 +18,7 @@ from crdtstream.core.groups.pel_chunk import NOBODY, Nack, PelChunk
 from crdtstream.core.ids import RegionId, StreamId
 from crdtstream.core.size import Size
 
-# Turns in the heap that are out of date go when there are this many more than chunks.
+# Turns in the heap that are out of date are dropped when there are this many more than chunks.
 _STALE: Final = Size(64, least=0)
 
 
@@ -61,7 +61,7 @@ class ClaimOrder:
         """The entries; those with a turn above ``latest`` are left out.
 
         O(chunks) to begin, but a copy of pointers; O(n log n) for a chunk of n stretches.
-        Nothing may change meanwhile.
+        Nothing may change until it is done.
         """
         self._drop_stale()
         chunks = self._heap.copy()
@@ -105,6 +105,7 @@ class ClaimOrder:
         if not found:
             del self._turns[chunk]
             return
+        assert found[0][0] >= self._turns[chunk], "it was found too late"
         if found[0][0] > self._turns[chunk]:
             self._push(chunk, found[0][0])
         for turn, start, stop in found:
@@ -120,6 +121,7 @@ class ClaimOrder:
         )
 
     def _push(self, chunk: PelChunk, turn: int) -> None:
+        assert len(chunk), "an empty chunk has no turn"
         self._turns[chunk] = turn
         self._pushed += 1
         heappush(self._heap, (turn, self._pushed, chunk))

@@ -1,9 +1,9 @@
-"""What is replicated of a group: its live creates, and what hangs on each of them.
+"""Replicated state of a group: its live creates, and what belongs to each of them.
 
 A group exists while it has a live create.  Usually there is one; regions that create a group at the
-same time leave one each.  A user's destroy ends them all, but the delete that expiry issues ends
-only those that it had observed (``ExpireKey``), so an acknowledged interval and a mode belong to
-the creates that their issuer had observed, and go with the last of these:
+same time leave one each.  A user's destroy ends them all.  The delete that expiry issues
+(``ExpireKey``) ends only those that it had observed.  So an acknowledged interval or a mode belongs
+to the creates that its issuer had observed, and ends with the last of these:
 
     create 1:5 ── interval (0, 9], mode home 1       the group shows the union of the intervals
     create 2:3 ── interval (4, 7]                     and, of the modes, the one that wins
@@ -12,14 +12,13 @@ So what is shown depends on the effects that were applied, and not on their orde
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.effects import Start
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
-
-Start: TypeAlias = StreamId | Mapping[RegionId, StreamId]
 
 NO_INTERVALS: Final = Intervals()
 
@@ -45,13 +44,13 @@ class Create:
         return create
 
     def knows_as(self, other: "Create") -> bool:
-        """Whether the same create has the same acknowledged intervals and mode elsewhere."""
+        """True if the same create has the same acknowledged intervals and mode elsewhere."""
         mine = {region: list(intervals) for region, intervals in self.intervals.items()}
         theirs = {region: list(intervals) for region, intervals in other.intervals.items()}
         return self.mode == other.mode and mine == theirs
 
     def without_intervals(self) -> "Create":
-        """The same create before anybody acknowledged anything."""
+        """The same create without acknowledged intervals."""
         create = Create(self.start)
         create.mode = self.mode
         return create
@@ -62,7 +61,7 @@ class Creates:
 
     Attributes:
         intervals: per lane what was acknowledged: the union over the creates.
-        mode: who hands out: of the creates' modes the one that wins.
+        mode: the region that delivers: of the creates' modes the one that wins.
     """
 
     __slots__ = ("_by_dot", "intervals", "mode")
@@ -91,19 +90,19 @@ class Creates:
     # --- Starts -------------------------------------------------------------------------------
 
     def start_of(self, region: RegionId) -> StreamId:
-        """Where the group begins in a lane: the minimum over the creates; 0-0 before any."""
+        """The group's start in a lane: the minimum over the creates; 0-0 before any."""
         return min(
             (position_in(create.start, region) for create in self._by_dot.values()), default=ID_MIN
         )
 
     def scalar_start(self) -> StreamId:
-        """Where it begins in a lane that nobody has appended to yet, as one ID to show."""
+        """Its start in a lane that has no appends yet, as one ID to show."""
         return min((scalar(create.start) for create in self._by_dot.values()), default=ID_MIN)
 
     # --- Acknowledged runs --------------------------------------------------------------------
 
     def intervals_of(self, region: RegionId) -> Intervals:
-        """What was acknowledged of a lane; only to be read."""
+        """Acknowledged intervals of a lane; only to be read."""
         return self.intervals.get(region, NO_INTERVALS)
 
     def frontier(self, region: RegionId) -> StreamId:
@@ -113,6 +112,7 @@ class Creates:
     # --- Changes ------------------------------------------------------------------------------
 
     def add(self, dot: Dot, start: Start) -> None:
+        assert dot not in self._by_dot, "an effect is applied once"
         self._by_dot[dot] = Create(start)
 
     def drop_covered_by(self, context: VersionVector) -> None:
@@ -123,19 +123,20 @@ class Creates:
         for dot in gone:
             del self._by_dot[dot]
         self._unite_all()
+        assert not self.covers_any(context)
 
     def replace(self, creates: Mapping[Dot, Create]) -> None:
-        """Have these creates and no others."""
+        """Replace all creates by these."""
         self._by_dot = dict(creates)
         self._unite_all()
 
     def restore(self, creates: Iterable[tuple[Dot, Create]]) -> None:
-        """Put back what ``all`` told."""
+        """Put back what ``all`` returned."""
         self._by_dot.update(creates)
         self._unite_all()
 
     def _unite_all(self) -> None:
-        """What the creates show together."""
+        """Unite the intervals and the mode of all creates."""
         self.intervals = {}
         self.mode = ModeRegister()
         for create in self._by_dot.values():
@@ -146,7 +147,7 @@ class Creates:
                 self.mode = create.mode
 
     def covers_any(self, context: VersionVector) -> bool:
-        """Whether an issuer with this context had observed one of the live creates."""
+        """True if an issuer with this context had observed one of the live creates."""
         return any(covers_dot(context, dot) for dot in self._by_dot)
 
     def unite(
@@ -157,18 +158,25 @@ class Creates:
         Returns:
             The parts of it that no live create had yet, ascending.
         """
-        for create in self._observed(context):
+        observed = self._observed(context)
+        assert observed, "an interval belongs to a create that its issuer had observed"
+        for create in observed:
             create.intervals.setdefault(region, Intervals()).add(start, end)
-        return self.intervals.setdefault(region, Intervals()).add(start, end)
+        fresh = self.intervals.setdefault(region, Intervals()).add(start, end)
+        assert self.intervals[region].run_end(start) >= end
+        return fresh
 
     def set_mode(self, register: ModeRegister, context: VersionVector) -> bool:
         """Take a mode that was issued under ``context``; returns whether it wins."""
-        for create in self._observed(context):
+        observed = self._observed(context)
+        assert observed, "a mode belongs to a create that its issuer had observed"
+        for create in observed:
             if register.beats(create.mode):
                 create.mode = register
         if not register.beats(self.mode):
             return False
         self.mode = register
+        assert all(not create.mode.beats(register) for create in self._by_dot.values())
         return True
 
     def _observed(self, context: VersionVector) -> list[Create]:
@@ -176,7 +184,7 @@ class Creates:
 
 
 def position_in(start: Start, region: RegionId) -> StreamId:
-    """Where a start lies in one lane; 0-0 in lanes that it does not name."""
+    """Position of a start in one lane; 0-0 in lanes that it does not name."""
     return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
 
 

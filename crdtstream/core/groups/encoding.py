@@ -1,4 +1,4 @@
-"""What the GROUP part of a group says; what is pending of it are parts of their own."""
+"""The GROUP part of a group; its pending entries are parts of their own."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ from crdtstream.core.checkpoint.contents import (
     packed,
 )
 from crdtstream.core.clock import Dot
-from crdtstream.core.effects import LaneHandover
-from crdtstream.core.groups.creates import Creates, Start
+from crdtstream.core.effects import LaneHandover, Start
+from crdtstream.core.groups.creates import Creates
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.reading import Reading
@@ -35,7 +35,8 @@ def encode_group(
     pel: Pel,
     settings: Mapping[Dot, Setting],
 ) -> bytes:
-    """A group but for what is pending of it."""
+    """A group without its pending entries."""
+    others = reading.position_of_others
     return packed(
         GroupContent(
             number=number,
@@ -54,11 +55,9 @@ def encode_group(
                 )
                 for region, progress in reading.lanes.items()
             ],
-            position=None
-            if reading.position_of_others is None
-            else _start(reading.position_of_others),
-            position_known=sorted(reading.position_known),
-            position_is_left=reading.position_is_left,
+            position=None if others is None else _start(others.position),
+            position_known=[] if others is None else sorted(others.known),
+            position_is_left=others is not None and others.is_left,
             read_hint=reading.read_hint,
             consumers=[
                 ConsumerContent(

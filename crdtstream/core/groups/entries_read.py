@@ -46,7 +46,7 @@ def entries_read_skipped(
 
 
 def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | None:
-    """How many entries of the lane are still to be read, None where Redis cannot tell either."""
+    """Number of entries of the lane still to be read, None if Redis could not know it either."""
     if not lane.entries_added or not lane.length:
         return 0
     if progress.last_delivered < lane.first_id > lane.max_deleted_id:
@@ -59,7 +59,7 @@ def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | Non
 
 
 def _added_up_to(lane: Lane, last_id: StreamId, entry_id: StreamId) -> int | None:
-    """How many entries were ever added up to ``entry_id``; None if deletions hide the answer."""
+    """Number of entries ever added up to ``entry_id``; None if deletions hide it."""
     if not lane.entries_added:
         return 0
     if not lane.length and entry_id <= last_id:
@@ -79,7 +79,7 @@ def _added_up_to(lane: Lane, last_id: StreamId, entry_id: StreamId) -> int | Non
 
 
 def _is_holed(lane: Lane, position: StreamId) -> bool:
-    """Whether an XDEL may have taken an entry at or behind this position."""
+    """True if XDEL may have removed an entry at or behind this position."""
     if not lane.length or lane.max_deleted_id < lane.first_id:
         return False
     return position <= lane.max_deleted_id

@@ -7,8 +7,8 @@
 The group exists while it has a live create.  An effect changes ``creates`` and then what follows
 from it here; a local change changes ``reading`` and ``pel`` alone.
 
-What this region may tell the others of a lane is (run_from, just before the first pending], at most
-up to last-delivered: ``vouched_for``; the picture is in ``reading.py``.
+What this region may report to the others of a lane is (run_from, just before the first pending], at
+most up to last-delivered: ``vouched_for``; the picture is in ``reading.py``.
 
 The group is a part of a checkpoint, and each chunk of its PEL is another one.
 """
@@ -22,9 +22,9 @@ from sortedcontainers import SortedDict
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.checkpoint.parts import Changes, Encoded, Kind, Part
 from crdtstream.core.clock import Dot, VersionVector
-from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode
+from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode, Start
 from crdtstream.core.groups import takeover
-from crdtstream.core.groups.creates import NO_INTERVALS, Create, Creates, Start
+from crdtstream.core.groups.creates import NO_INTERVALS, Create, Creates
 from crdtstream.core.groups.encoding import encode_group
 from crdtstream.core.groups.entries_read import entries_read_after
 from crdtstream.core.groups.mode import ModeRegister
@@ -100,7 +100,7 @@ class Group(Part):
     # --- As parts -----------------------------------------------------------------------------
 
     def _note(self) -> None:
-        """What is no chunk is about to change."""
+        """Note that the group is about to change outside its chunks."""
         if self.epoch != self._changes.epoch:
             self._changes.note(self)
 
@@ -117,11 +117,12 @@ class Group(Part):
         return Encoded(self.owner.number, 0, head, b"")
 
     def chunks(self) -> Iterator[PelChunk]:
-        """What is pending, as parts."""
+        """The pending entries, as parts."""
         return self.pel.chunks()
 
     def drop(self) -> None:
         """The group is gone, and all its parts.  It must not change any more."""
+        assert len(self.pel) == sum(owner.pending_count for owner in self.pel.owners())
         self.pel.drop_all()
         self._changes.drop(self)
 
@@ -129,21 +130,21 @@ class Group(Part):
 
     @property
     def mode(self) -> ModeRegister:
-        """Who was named to hand out new entries."""
+        """Register that names the region which delivers new entries."""
         return self.creates.mode
 
     @property
     def home(self) -> RegionId | None:
-        """With Mode.HOME the region that hands out now: the named one, or its heir."""
+        """With Mode.HOME the region that delivers now: the named one, or its heir."""
         home = self.mode.home
         return None if home is None else self.reading.heirs.acting_for(home)
 
     def who_hands_out(self, lane: RegionId) -> RegionId | None:
-        """The region that hands out a lane's new entries now; None: each for itself."""
+        """The region that delivers a lane's new entries now; None: each for itself."""
         return self.mode.acting(lane, self.reading.heirs)
 
     def hands_out(self, lane: RegionId) -> bool:
-        """Whether this region hands out a lane's new entries now."""
+        """True if this region delivers a lane's new entries now."""
         return self.reading.hands_out(lane)
 
     @property
@@ -152,7 +153,7 @@ class Group(Part):
         return self.creates.intervals
 
     def start_of(self, region: RegionId) -> StreamId:
-        """Where the group begins in a lane; 0-0 before any create."""
+        """The group's start in a lane; 0-0 before any create."""
         return self.creates.start_of(region)
 
     def frontier(self, region: RegionId) -> StreamId:
@@ -174,7 +175,7 @@ class Group(Part):
                 self.reading.go_back(region, new_start)
 
     def drop_creates(self, context: VersionVector) -> None:
-        """End the creates that the context covers; without any the group is to go."""
+        """End the creates that the context covers; without any left the group is to be removed."""
         self._note()
         self.creates.drop_covered_by(context)
         if self.creates:
@@ -204,11 +205,11 @@ class Group(Part):
         lanes: Mapping[RegionId, Lane],
         last_ids: Mapping[RegionId, LastId],
     ) -> None:
-        """Have the creates of two states, each with what either of them knows.
+        """Take in the creates of two states, each with what either of them knows.
 
         Positions and what is pending follow: a lower start takes a lane back, then what is newly
-        acknowledged is pending no more, and skipped.  Modes are only shown: what a change of mode
-        does besides is up to the caller.
+        acknowledged is not pending any more, and is skipped.  Modes are only shown: what a change
+        of mode does besides is up to the caller.
         """
         self._note()
         starts = {region: self.start_of(region) for region in self.lanes}
@@ -231,6 +232,50 @@ class Group(Part):
                 self.pel.drop_within(region, low, high, keep={})
             self.reading.skip_and_count(region, progress, lanes.get(region), last_ids)
 
+    def repair(
+        self,
+        creates: Mapping[Dot, Create],
+        settings: Mapping[Dot, Setting],
+        unread: Mapping[RegionId, Iterable[tuple[StreamId, StreamId]]],
+        lanes: Mapping[RegionId, Lane],
+        last_ids: Mapping[RegionId, LastId],
+    ) -> None:
+        """Replace what is known of the group here by what another region knows of it.
+
+        Consumers, positions and what is pending stay, and follow as in ``merge_creates``.
+
+        Args:
+            settings: those that are not causally stable; all of them were applied here.
+            unread: by lane stretches of IDs, in order, whose entries cannot have been delivered
+                here as they are now.
+        """
+        self._note()
+        starts = {region: self.start_of(region) for region in self.lanes}
+        known = self.creates.intervals
+        self.creates.replace(creates)
+        self.settings.clear()
+        self.settings.update(settings)
+        for region, start in starts.items():
+            if self.start_of(region) < start:
+                self.reading.go_back(region, self.start_of(region))
+            now = self.creates.intervals_of(region)
+            # What was acknowledged by mistake was skipped here.
+            skipped = [
+                part
+                for low, high in known.get(region, NO_INTERVALS)
+                for part in now.missing(low, high)
+            ]
+            for low, high in sorted([*skipped, *unread.get(region, ())]):
+                self.lanes[region].read_again(low, high)
+        for region in {*starts, *self.creates.intervals}:
+            progress = self.reading.keep(region)
+            of_lane = known.get(region, NO_INTERVALS)
+            for low, high in self.creates.intervals_of(region):
+                for fresh in of_lane.missing(low, high):
+                    self.pel.drop_within(region, *fresh, keep={})
+            self.reading.skip_and_count(region, progress, lanes.get(region), last_ids)
+        takeover.settle_who_hands_out(self.reading)
+
     def settle_who_hands_out(self) -> None:
         """The mode may have changed: take up what was left to others if it falls to this region."""
         takeover.settle_who_hands_out(self.reading)
@@ -248,6 +293,7 @@ class Group(Part):
         """A SetGroupMode, whether it wins or not."""
         self._note()
         takeover.change_mode(self.reading, self.pel, effect, dot.region, context)
+        assert dot not in self.settings, "an effect is applied once"
         self.settings[dot] = Setting(effect, context)
 
     def forget_setting(self, dot: Dot) -> None:
@@ -256,17 +302,16 @@ class Group(Part):
             self._note()
             del self.settings[dot]
 
-    # --- What the other regions are told ------------------------------------------------------
+    # --- Reports to other regions -------------------------------------------------------------
 
     def handover(self, lanes: Iterable[RegionId]) -> dict[RegionId, LaneHandover]:
-        """What the new home must know of each lane; see LaneHandover."""
+        """The facts that the new home must know of each lane; see LaneHandover."""
         return {
-            region: takeover.handover_of(self.progress(region))
-            for region in sorted({*lanes, *self.lanes})
+            region: self.progress(region).handover() for region in sorted({*lanes, *self.lanes})
         }
 
     def may_vouch_for(self, lane: RegionId) -> bool:
-        """Partitioned, only whoever hands a lane out tells what was acknowledged of it."""
+        """Partitioned, only the region that delivers a lane issues what was acknowledged of it."""
         return self.mode.mode is not Mode.PARTITIONED or self.hands_out(lane)
 
     def vouched_for(self, region: RegionId, lane: Lane | None) -> tuple[StreamId, StreamId] | None:
@@ -280,21 +325,24 @@ class Group(Part):
         # was acknowledged once, and does not hold back what follows.
         acknowledged = self.creates.intervals_of(region).run_end(start)
         first_pending = progress.pel.first_above(acknowledged)
+        assert first_pending is None or first_pending > acknowledged >= start
         if first_pending is not None and first_pending <= end:
             end = ID_MIN if lane is None else lane.predecessor(first_pending)
+            assert end < first_pending, "a pending entry is not vouched for"
+        assert end <= progress.last_delivered
         return (start, end) if end > acknowledged else None
 
     # --- Positions ----------------------------------------------------------------------------
 
     def progress(self, region: RegionId) -> LaneProgress:
-        """How far this region has read a lane; where it would begin, if it has not yet.
+        """This region's progress in a lane; if it has not read it yet, where it would begin.
 
         Asking leaves no trace.
         """
         return self.reading.progress(region)
 
     def position_after(self, region: RegionId, position: StreamId) -> StreamId:
-        """Where a lane is read on that was read up to a position: behind what is to be skipped."""
+        """Position where a lane is read on: behind ``position`` and what is to be skipped."""
         for start, end in self.reading.to_skip(region, self.progress(region), position):
             if start > position:
                 break
@@ -302,7 +350,7 @@ class Group(Part):
         return position
 
     def last_delivered_id(self, lanes: Iterable[RegionId]) -> StreamId:
-        """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
+        """The ID that XINFO shows: the maximum over lanes, and over the start of lanes to come."""
         return self.reading.last_delivered_id(lanes)
 
     def entries_read(self, lanes: Collection[RegionId]) -> int | None:
@@ -310,15 +358,15 @@ class Group(Part):
         return self.reading.entries_read(lanes)
 
     def undelivered(self, lanes: Iterable[Lane]) -> Iterator[Found]:
-        """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
+        """Entries that ``>`` delivers next: beyond last-delivered in every lane, merged by ID."""
         return undelivered(self.reading, lanes)
 
     def undelivered_slices(self, lanes: Iterable[Lane], count: int) -> dict[RegionId, list[Slice]]:
-        """The first ``count`` entries that ``undelivered`` would give, by lane and macro node."""
+        """The first ``count`` entries that ``undelivered`` would yield, by lane and macro node."""
         return undelivered_slices(self.reading, lanes, count)
 
     def undelivered_count(self, lanes: Iterable[Lane]) -> int:
-        """How many entries ``undelivered`` would give; see there for its cost."""
+        """Number of entries that ``undelivered`` would yield; see there for its cost."""
         return undelivered_count(self.reading, lanes)
 
     def set_position(
@@ -333,7 +381,7 @@ class Group(Part):
     def deliver(
         self, change: Deliver, lanes: Mapping[RegionId, Lane], last_ids: Mapping[RegionId, LastId]
     ) -> None:
-        """Entries were handed out to a consumer (created if it is new)."""
+        """Entries were delivered to a consumer (created if it is new)."""
         self._note()
         consumer = self.pel.consumer(change.consumer, change.now)
         if not change.noack:
@@ -342,10 +390,8 @@ class Group(Part):
             progress = self.reading.keep(region)
             if not change.noack:
                 self.pel.deliver(region, ids, consumer, delivered_ms=change.now, count=1)
-            progress.entries_read = entries_read_after(
-                progress, lanes[region], last_ids[region].id, ids
-            )
-            progress.last_delivered = ids[-1]
+            read = entries_read_after(progress, lanes[region], last_ids[region].id, ids)
+            progress.deliver_upto(ids[-1], read)
             if not self.reading.skips_nothing(region, progress):
                 self.reading.skip_and_count(region, progress, lanes[region], last_ids)
 
@@ -384,7 +430,7 @@ class Group(Part):
         self.pel.release(change)
 
     def forget_pending(self, region: RegionId, ids: Ids) -> bool:
-        """Entries of one lane, ascending, stop being pending, whoever owns them; did any?"""
+        """End pending entries of one lane, ascending, of any owner; True if there were any."""
         return self.pel.forget(region, ids)
 
     # --- Consumers ----------------------------------------------------------------------------
@@ -395,12 +441,10 @@ class Group(Part):
         return self.pel.consumer(name, now)
 
     def delete_consumer(self, name: bytes) -> None:
-        """A consumer goes, with its pending entries: they are given up, and a new run begins."""
+        """Remove a consumer with its pending entries: they are given up, and a new run begins."""
         self._note()
         for nack in self.consumers[name].nacks():
-            progress = self.lanes[nack.lane]
-            self.reading.note_left_out(nack.lane, progress)
-            progress.give_up(nack.id)
+            self.reading.give_up(nack.lane, nack.id)
         self.pel.delete_consumer(name)
 
     # --- What is pending ----------------------------------------------------------------------
@@ -411,7 +455,7 @@ class Group(Part):
 
     @property
     def pending_bytes(self) -> int:
-        """What pending entries take in memory; O(chunks + consumers)."""
+        """Memory that pending entries take; O(chunks + consumers)."""
         return self.pel.used_bytes
 
     def pending(self) -> Iterator[Nack]:
@@ -423,7 +467,7 @@ class Group(Part):
         return self.pel.from_id(start)
 
     def pending_spans(self, start: StreamId = ID_MIN) -> Iterator[Span] | None:
-        """Where pending entries are whose ID is not below ``start``, by ID; None if they are of
+        """Spans of pending entries whose ID is not below ``start``, by ID; None if they are in
         several lanes, and have to be merged."""
         return self.pel.spans_from(start)
 
@@ -433,15 +477,15 @@ class Group(Part):
 
     @property
     def claims_idle(self) -> bool:
-        """Whether somebody ever waited for idle entries: who does must hear when some may be."""
+        """True once a client has waited for idle entries: it is woken when some may be."""
         return self.pel.claims_idle
 
     def note_idle_claims(self) -> None:
-        """Somebody reads idle entries, or waits for some (XREADGROUP CLAIM)."""
+        """Note that a client reads idle entries, or waits for some (XREADGROUP CLAIM)."""
         self.pel.claims_idle = True
 
     def longest_idle(self, latest: int | None = None) -> Iterator[Nack]:
-        """Pending entries that somebody owns, the longest idle first.
+        """Pending entries with an owner, the longest idle first.
 
         Args:
             latest: those that were delivered after this time are left out.
@@ -449,7 +493,7 @@ class Group(Part):
         return self.pel.longest_idle(latest)
 
     def unowned(self) -> Iterator[Nack]:
-        """Pending entries that nobody owns, in the order in which they are to be claimed."""
+        """Pending entries without an owner, in the order in which they are to be claimed."""
         return self.pel.unowned()
 
     @property
@@ -467,18 +511,18 @@ class Group(Part):
     def are_settled(
         self, region: RegionId, first: StreamId, last: StreamId, *, alone: bool
     ) -> bool:
-        """Whether a lane's entries from ``first`` to ``last``, none of them pending, are done with.
+        """True if a lane's entries from ``first`` to ``last``, none of them pending, are done with.
 
-        They are if an interval has them, or if they were acknowledged here and this region hands
-        out.  What was jumped or given up here counts, as in Redis, only if no other
-        region still owes it.  False also where one look does not tell: ask one by one then.
+        They are if an interval has them, or if they were acknowledged here and this region
+        delivers.  What was jumped or given up here counts, as in Redis, only if no other region
+        still has to deliver it.  False also if one look is not enough: then ask for each ID.
 
         Args:
             alone: no other region has this database.
         """
         progress = self.progress(region)
         if last > progress.last_delivered and first <= progress.ignore_until:
-            # Set back: what was acknowledged before is to be handed out here once more.
+            # Set back: what was acknowledged before is to be delivered here once more.
             return False
         if last <= self.start_of(region):
             return True
@@ -499,7 +543,7 @@ class Group(Part):
 
     def settled_upto(self, region: RegionId) -> StreamId:
         """Up to here every region may drop a lane's entries: all are acknowledged, none is pending
-        here, and none would be handed out here again (XGROUP SETID back)."""
+        here, and none would be delivered here again (XGROUP SETID back)."""
         progress = self.progress(region)
         end = self.frontier(region)
         if progress.pel:

@@ -1,8 +1,8 @@
-"""What is pending of one lane: its chunks, ascending, and what callers ask of them.
+"""Pending entries of one lane: its chunks, ascending, and the queries about them.
 
     chunks   [ 10-1 .. 14-1 ]  [ 15-1 .. 31-7 ]  [ 40-1 .. ]
 
-Whoever changes something does it in ``pel.py``.
+All changes are made in ``pel.py``.
 """
 
 from bisect import bisect_right
@@ -18,7 +18,7 @@ from crdtstream.core.ids import ID_MIN, StreamId
 class LanePel:
     """See the module's text.  Its length is how many entries are pending.
 
-    Questions are O(log n) for n entries, and what they give.
+    Queries are O(log n) for n entries, and what they return.
     """
 
     __slots__ = ("chunks", "length")
@@ -74,7 +74,7 @@ class LanePel:
     # --- Several ------------------------------------------------------------------------------
 
     def among(self, ids: Ids) -> Ids:
-        """Those of the IDs, which ascend, that are pending; mostly all, and the very same object.
+        """The pending ones of ascending IDs; usually all, and then the very same object.
 
         O(1) for each of a row that was delivered in a row.
         """
@@ -85,7 +85,7 @@ class LanePel:
         return those_at(ids, [(at, stop - start) for at, _, start, stop in self.spans(ids)])
 
     def which(self, ids: IdColumns) -> bytearray:
-        """Of IDs that ascend, which are pending: 1, or 0."""
+        """Mask of ascending IDs: 1 for those that are pending, else 0."""
         mask = bytearray(len(ids))
         for at, stop, chunk in self.by_chunk(ids):
             mask[at:stop] = bytes(chunk.which(ids[at:stop]))
@@ -97,7 +97,7 @@ class LanePel:
             yield from chunk.ids(start, stop)
 
     def count_within(self, above: StreamId, upto: StreamId) -> int:
-        """How many are above the first and not above the second one; O(chunks) between them."""
+        """Number of entries above the first and not above the second ID; O(chunks) between them."""
         return sum(stop - start for _, start, stop in self.spans_within(above, upto))
 
     def nacks(self, start: StreamId = ID_MIN) -> Iterator[Nack]:
@@ -112,15 +112,16 @@ class LanePel:
             yield from chunk.nacks(0, len(chunk))
 
     def spans_from(self, start: StreamId) -> Iterator[Span]:
-        """Where the entries are whose ID is not below ``start``, ascending."""
+        """Spans of the entries whose ID is not below ``start``, ascending."""
         for chunk, first in self._from(start):
             yield chunk, first, len(chunk)
 
-    # --- Chunks, for who changes them -----------------------------------------------------------
+    # --- Chunks, for ``pel.py`` -----------------------------------------------------------------
 
     def chunk_index(self, entry_id: StreamId) -> int:
-        """Which chunk has the ID, or would have it; there must be one."""
+        """Index of the chunk that has the ID, or would have it; there must be a chunk."""
         chunks = self.chunks
+        assert chunks, "no chunk can have it"
         # Most look-ups are for what came last, or first.
         last = len(chunks) - 1
         if not last or entry_id >= chunks[last].first:
@@ -139,10 +140,10 @@ class LanePel:
     def by_chunk(self, ids: IdColumns) -> Iterator[tuple[int, int, PelChunk]]:
         """IDs that ascend, by the chunk in which they are if they are pending.
 
-        Chunks may change between one and the next: it looks again.
+        Chunks may change between two results: each is looked up when it is asked for.
 
         Yields:
-            Which of the IDs is the first of the chunk's, behind which is the last, and the chunk.
+            The index of the chunk's first ID, the index behind its last one, and the chunk.
         """
         at = 0
         while at < len(ids) and self.chunks:
@@ -150,16 +151,17 @@ class LanePel:
             stop = len(ids)
             if index + 1 < len(self.chunks):
                 stop = ids.index_from(self.chunks[index + 1].first, at)
+            assert at < stop, "an ID is in no chunk"
             yield at, stop, self.chunks[index]
             at = stop
 
     def spans(self, ids: Ids) -> Iterator[tuple[int, PelChunk, int, int]]:
-        """Where IDs that ascend are pending, neighbours together.
+        """Spans in which ascending IDs are pending, neighbours together.
 
-        Chunks may change between one and the next: it looks again.
+        Chunks may change between two results: each is looked up when it is asked for.
 
         Yields:
-            Which of the IDs is the first of a span, its chunk, and there its start and stop.
+            Index of the span's first ID, its chunk, and its start and stop there.
         """
         at = 0
         while at < len(ids) and self.chunks:
@@ -171,7 +173,7 @@ class LanePel:
             at += count or 1
 
     def spans_within(self, above: StreamId, upto: StreamId) -> Iterator[tuple[PelChunk, int, int]]:
-        """By chunk the entries above the first and not above the second ID."""
+        """Entries above the first and not above the second ID, by chunk."""
         for chunk, start in self._from(StreamId(above + 1)):
             if chunk.id_at(start) > upto:
                 return

@@ -1,4 +1,4 @@
-"""The mode of a group: who hands out new entries.
+"""The mode of a group: the region that delivers new entries.
 
 Source: ``rules`` 13.
 """
@@ -10,18 +10,18 @@ from crdtstream.core.effects import Mode
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.heirs import Heirs
 
-# Who issued a mode that was never set.
+# Issuer of a mode that was never set.
 NOBODY: Final = RegionId(0)
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRegister:
-    """Who hands out new entries, and which setting of it this is.
+    """Setting of the region that delivers new entries.
 
     Attributes:
         epoch, issuer: the highest epoch wins, then the lowest issuing region; 0 before any.
-        home: with Mode.HOME the region that was named to hand out; once it is removed, its heir
-            hands out.
+        home: with Mode.HOME the region that was named to deliver; once it is removed, its heir
+            delivers.
     """
 
     epoch: int = 0
@@ -30,7 +30,7 @@ class ModeRegister:
     home: RegionId | None = None
 
     def named(self, lane: RegionId) -> RegionId | None:
-        """The region that is to hand out the lane's new entries; None: each for itself."""
+        """The region that is to deliver the lane's new entries; None: each for itself."""
         match self.mode:
             case Mode.HOME:
                 return self.home
@@ -40,7 +40,7 @@ class ModeRegister:
                 return None
 
     def acting(self, lane: RegionId, heirs: Heirs) -> RegionId | None:
-        """The region that hands out the lane's new entries: the one named, or its heir."""
+        """The region that delivers the lane's new entries: the one named, or its heir."""
         named = self.named(lane)
         return None if named is None else heirs.acting_for(named)
 

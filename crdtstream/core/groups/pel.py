@@ -1,16 +1,16 @@
-"""The PEL: entries that were delivered here and not acknowledged yet, with whom and since when.
+"""The PEL: entries that were delivered here and not acknowledged yet, with owner and time.
 
 A lane's pending entries are in chunks (``pel_chunk.py``); each chunk is a part of a checkpoint.
-Everybody who owns some, and *nobody*, knows the chunks in which they are:
+Each owner of some, also *nobody*, knows the chunks in which they are:
 
     lane 1    [ 10-1 .. 14-1 ] [ 15-1 .. 31-7 ]         alice   -> both of lane 1
     lane 2    [ 12-2 .. 12-2 ]                          bob     -> the second one of lane 1
                                                         nobody  -> that of lane 2
 
 Always so:
-  * An entry has one owner: a consumer, or nobody.
+  * An entry has one owner: a consumer, or *nobody*.
   * Chunks of a lane do not overlap, and none is empty.
-  * Whoever changes a chunk does it here, and before the first change since a cut says so.
+  * A chunk is changed only here.  Before its first change since a cut, it is noted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,8 +50,8 @@ class Pel:
     Attributes:
         consumers: by name.
         nobody: owner of the entries that were given back (XNACK), or taken over.
-        claims_idle: whether somebody ever waited for idle entries (XREADGROUP CLAIM); then it must
-            be told when some may be older.
+        claims_idle: whether a client ever waited for idle entries (XREADGROUP CLAIM); then it must
+            be woken when some may be older.
         consumers_made: the number of the last consumer; none is given again.
         turns_taken: the turn of what was given back last; what comes later is claimed later.
     """
@@ -91,14 +91,14 @@ class Pel:
         self.claims_idle = False
         self.consumers_made = 0
         self.turns_taken = 0
-        # Of owned entries, and of nobody's.  Made when somebody first asks: other groups do not
-        # pay.
+        # Of entries with an owner, and of those without.  Made when first asked for: other groups
+        # do not pay.
         self._claims: dict[bool, ClaimOrder] = {}
         # When something was delivered last, and how many turns of that millisecond were given.
         self._latest_ms = Millis(0)
         self._given_then = 0
-        # The chunk that went last, to be used again: a consumer that acknowledges one entry after
-        # the other empties one each time.
+        # The chunk that was dropped last, to be used again: a consumer that acknowledges one entry
+        # after the other empties one each time.
         self._spare: PelChunk | None = None
 
     # --- Questions ----------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class Pel:
         return lanes[0] if len(lanes) == 1 else merge(*lanes)
 
     def spans_from(self, start: StreamId) -> Iterator[Span] | None:
-        """Where pending entries are whose ID is not below ``start``, by ID; None if they are of
+        """Spans of pending entries whose ID is not below ``start``, by ID; None if they are in
         several lanes, and have to be merged."""
         lanes = [progress.pel for progress in self._lanes.values() if progress.pel.chunks]
         if len(lanes) > 1:
@@ -133,7 +133,7 @@ class Pel:
         return list(islice(progress.pel.nacks(StreamId(above + 1)), count))
 
     def longest_idle(self, latest: int | None = None) -> Iterator[Nack]:
-        """Pending entries that somebody owns, the longest idle first.
+        """Pending entries with an owner, the longest idle first.
 
         Those of one millisecond come as they were delivered, since it was first asked; before that
         by ID.
@@ -144,15 +144,19 @@ class Pel:
         return self._order(owned=True).nacks(None if latest is None else last_turn(latest))
 
     def unowned(self) -> Iterator[Nack]:
-        """Pending entries that nobody owns, in the order in which they are to be claimed."""
+        """Pending entries without an owner, in the order in which they are to be claimed."""
         return self._order(owned=False).nacks()
 
     @property
     def used_bytes(self) -> int:
-        """What pending entries take in memory; O(chunks + consumers)."""
+        """Memory that pending entries take; O(chunks + consumers)."""
         owners = [owner for owner in self._by_number.values() if owner.chunks]
         by_owner = sum(owner.used_bytes for owner in owners)
         return by_owner + sum(chunk.used_bytes for chunk in self.chunks())
+
+    def owners(self) -> Iterator[Owner]:
+        """Consumers, and nobody."""
+        return iter(self._by_number.values())
 
     def chunks(self) -> Iterator[PelChunk]:
         """The chunks of all lanes."""
@@ -177,11 +181,13 @@ class Pel:
         delivered_ms: Millis,
         count: int,
     ) -> None:
-        """Entries of one lane, ascending, are pending with a consumer, whoever had them before.
+        """Make entries of one lane, ascending, pending with a consumer, whatever their owner was.
 
         What is new and above all others costs O(1) an entry; what was delivered in a row and is
         delivered in a row again too.
         """
+        assert ids, "nothing is delivered"
+        assert self._by_number.get(consumer.number) is consumer, "a consumer of another group"
         turn = self._turn_at(delivered_ms)
         lane = self._lanes[region].pel
         if not lane.chunks or ids[0] > lane.chunks[-1].last_id:
@@ -190,7 +196,7 @@ class Pel:
             self._own(region, ids, consumer, turn, count)
 
     def _turn_at(self, delivered_ms: Millis) -> int:
-        """The turn of what is delivered then: if somebody asks for idle entries, behind what was
+        """The turn of what is delivered then: if idle entries are asked for, behind what was
         delivered before in the same millisecond."""
         if self._claims and True in self._claims:
             is_same = delivered_ms == self._latest_ms
@@ -262,6 +268,7 @@ class Pel:
                 self._changes.note(chunk)
             taken = ids[at : at + room] if at or len(ids) > room else ids
             chunk.append(taken, owner, turn, count)
+            assert len(chunk) <= self._entries_max
             if self._claims:
                 self._place(chunk, owner, turn)
             at += len(taken)
@@ -271,6 +278,7 @@ class Pel:
         spare = self._spare
         if spare is None:
             return PelChunk(self._group, region, first)
+        assert spare.group == self._group
         self._spare = None
         spare.begin_again(region, first)
         return spare
@@ -289,7 +297,9 @@ class Pel:
         if len(chunk) >= self._entries_max:
             upper = chunk.split()
             self._note(upper)
-            lane.chunks.insert(lane.chunk_index(chunk.first) + 1, upper)
+            at = lane.chunk_index(chunk.first)
+            assert lane.chunks[at] is chunk, "it stands in another place"
+            lane.chunks.insert(at + 1, upper)
             for order in self._claims.values():
                 order.move(chunk, upper)
             if entry_id >= upper.first:
@@ -316,7 +326,7 @@ class Pel:
         self.give_back(change.nacks)
 
     def give_back(self, nacks: Iterable[tuple[RegionId, StreamId, int]]) -> None:
-        """Entries are pending with nobody, in this order; each with its lane and count."""
+        """Make entries pending without an owner, in this order; each with its lane and count."""
         ids: list[StreamId] = []
         before: tuple[RegionId, int] | None = None
         for region, entry_id, count in nacks:
@@ -371,7 +381,7 @@ class Pel:
                 self._settle(lane, chunk)
 
     def forget(self, region: RegionId, ids: Ids) -> bool:
-        """Entries of one lane, ascending, stop being pending, whoever owns them; did any?"""
+        """End pending entries of one lane, ascending, of any owner; True if there were any."""
         progress = self._lanes.get(region)
         if progress is None:
             return False
@@ -387,7 +397,8 @@ class Pel:
         *,
         keep: Mapping[StreamId, int],
     ) -> None:
-        """What is pending of a lane in (start, end] was acknowledged elsewhere, but ``keep``."""
+        """Drop pending entries of a lane in (start, end] except ``keep``: acknowledged
+        elsewhere."""
         lane = self._lanes[region].pel
         if keep:
             ids = tuple(one for one in lane.within(start, end) if one not in keep)
@@ -402,7 +413,7 @@ class Pel:
             self._changes.drop(chunk)
 
     def _spans(self, ids: Mapping[RegionId, Ids]) -> Iterator[tuple[LanePel, PelChunk, int, int]]:
-        """Those of the entries that are pending, neighbours together."""
+        """The pending ones of the entries, neighbours together."""
         for region, lane_ids in ids.items():
             progress = self._lanes.get(region)
             if progress is not None:
@@ -417,25 +428,29 @@ class Pel:
         self._settle(lane, chunk)
 
     def _settle(self, lane: LanePel, chunk: PelChunk) -> None:
-        """A chunk has fewer entries: it may go, or be joined with a neighbour."""
+        """A chunk has fewer entries: it may be dropped, or joined with a neighbour."""
         left = len(chunk)
         if not left:
             self._drop(lane, chunk)
         elif left < self._few and len(lane.chunks) > 1:
             self._join(lane, chunk)
+        assert bool(lane.chunks) is (lane.length > 0), "no chunk is empty"
 
     def _drop(self, lane: LanePel, chunk: PelChunk) -> None:
-        """A chunk goes, which was noted as changing."""
+        """Drop a chunk, which was noted as changing."""
         if lane.chunks[-1] is chunk:
             lane.chunks.pop()
         else:
-            del lane.chunks[lane.chunk_index(chunk.first)]
+            at = lane.chunk_index(chunk.first)
+            assert lane.chunks[at] is chunk, "another chunk would be dropped"
+            del lane.chunks[at]
+        assert not chunk.held, "its owners still know it"
         for order in self._claims.values():
             order.forget(chunk)
         self._changes.drop(chunk)
         # Only an empty chunk is used again: one that a neighbour absorbed keeps its entries, as a
-        # cut may still need them.  An empty one was noted when its last entries went, so a cut
-        # that needs it has given it an image; and orders of claims may still name it.
+        # cut may still need them.  An empty one was noted when its last entries were removed, so a
+        # cut that needs it has given it an image; and orders of claims may still name it.
         if not len(chunk) and chunk.image == NO_IMAGE and not self._claims:
             self._spare = chunk
 
@@ -451,6 +466,7 @@ class Pel:
                 for order in self._claims.values():
                     order.move(high, low)
                 low.absorb(high)
+                assert len(low) <= self._entries_max
                 self._drop(lane, high)
                 return
 
@@ -477,16 +493,18 @@ class Pel:
         return consumer
 
     def delete_consumer(self, name: bytes) -> None:
-        """A consumer goes, and its entries are not pending any more."""
+        """Remove a consumer; its entries are not pending any more."""
         consumer = self.consumers.pop(name)
         for region in list(consumer.chunks):
             lane = self._lanes[region].pel
             while region in consumer.chunks:
                 chunk = consumer.chunks[region][0]
                 self._remove(lane, chunk, *next(chunk.stretches_of(consumer, 0)))
+        assert not consumer.pending_count
         del self._by_number[consumer.number]
 
     def _add_consumer(self, consumer: Consumer) -> Consumer:
+        assert consumer.number not in self._by_number, "numbers are given once"
         self.consumers[consumer.name] = consumer
         self._by_number[consumer.number] = consumer
         return consumer

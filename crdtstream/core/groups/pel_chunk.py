@@ -9,7 +9,7 @@ one by one, and the rest by stretches.  Each begins at some ID and reaches to th
     turn     [ 1700000000000     1700000000250 ]   when they were delivered
     count    [ 1                 1          ]
 
-A stretch begins at an ID and not at an index, so acknowledging moves none: 10-2 goes out of the
+A stretch begins at an ID and not at an index, so acknowledging moves none: 10-2 is removed from the
 first column, and nothing else happens.  Stretches that have no entry any more stay for a while.
 Entries that were delivered one by one have a stretch each, of 32 bytes.
 
@@ -64,10 +64,10 @@ NOBODY: Final = 0
 
 
 class Nack(NamedTuple):
-    """A pending entry as it was when somebody asked; they sort by ID, equal IDs by lane.
+    """A pending entry as it was when it was asked for; they sort by ID, equal IDs by lane.
 
     Attributes:
-        consumer: None when nobody owns it: given back (XNACK), or taken over from another region.
+        consumer: None if it has no owner: given back (XNACK), or taken over from another region.
         delivered_ms: 0 without a consumer.
     """
 
@@ -97,12 +97,12 @@ Span: TypeAlias = tuple["PelChunk", int, int]
 
 
 class Owner:
-    """Who has pending entries: a consumer or, in the same way, nobody.
+    """Owner of pending entries: a consumer or, in the same way, *nobody*.
 
     Attributes:
-        number: of all owners that its group ever had no other has it.
-        pending_count: how many entries are pending with it.
-        chunks: by lane those in which it has some, ascending; no lane is empty.
+        number: unique among all owners that its group ever had.
+        pending_count: number of entries that are pending with it.
+        chunks: by lane the chunks in which it has entries, ascending; no lane is empty.
     """
 
     __slots__ = ("chunks", "number", "pending_count")
@@ -131,19 +131,20 @@ class Owner:
                 yield chunk, first, stop
 
     def spans(self, start: StreamId = ID_MIN) -> Iterator[Span] | None:
-        """Where its pending entries are whose ID is not below ``start``, by ID; None if they are
-        of several lanes, and have to be merged."""
+        """Spans of its pending entries whose ID is not below ``start``, by ID; None if they are in
+        several lanes, and have to be merged."""
         if len(self.chunks) > 1:
             return None
         return chain.from_iterable(self._spans_in(chunks, start) for chunks in self.chunks.values())
 
     @property
     def used_bytes(self) -> int:
-        """What its lists of chunks take in memory."""
+        """Memory that its lists of chunks take."""
         return getsizeof(self.chunks) + sum(map(getsizeof, self.chunks.values()))
 
     def gain(self, chunk: "PelChunk", count: int) -> None:
         """More entries of a chunk are its own."""
+        assert count > 0
         self.pending_count += count
         held = chunk.held
         if self in held:
@@ -161,6 +162,8 @@ class Owner:
         self.pending_count -= count
         held = chunk.held
         left = held[self] - count
+        assert left >= 0, "it loses more than it holds"
+        assert self.pending_count >= 0
         if left:
             held[self] = left
             return
@@ -169,7 +172,9 @@ class Owner:
         if len(chunks) == 1:
             del self.chunks[chunk.region]
         else:
-            del chunks[bisect_left(chunks, chunk.first, key=_first)]
+            at = bisect_left(chunks, chunk.first, key=_first)
+            assert chunks[at] is chunk, "another chunk has its place"
+            del chunks[at]
 
 
 class Consumer(Owner):
@@ -278,7 +283,7 @@ class PelChunk(Part):
         return bisect_left(self._keys, key)
 
     def are_few(self, count: int) -> bool:
-        """Whether looking up so many entries one by one costs less than going over all."""
+        """True if looking up ``count`` entries one by one costs less than going over all."""
         return ROW_ENTRIES.value * count < len(self._keys)
 
     def index_of(self, entry_id: StreamId) -> int | None:
@@ -289,7 +294,7 @@ class PelChunk(Part):
         return index if index < len(keys) and keys[index] == key else None
 
     def matching(self, index: int, ids: Ids, at: int) -> int:
-        """How many of the IDs from ``at`` on stand, one after the other, from ``index`` on.
+        """Number of IDs from ``at`` on that stand, one after the other, from ``index`` on.
 
         O(1) for each of them at most.
         """
@@ -307,7 +312,7 @@ class PelChunk(Part):
         return count
 
     def which(self, ids: IdColumns) -> Iterable[bool]:
-        """Of IDs that ascend, which are here."""
+        """For each of ascending IDs, whether it is here."""
         base_ms = self._base_ms
         if self.are_few(len(ids)) or not fit(ids, base_ms):
             return [self.index_of(entry_id) is not None for entry_id in ids]
@@ -330,7 +335,7 @@ class PelChunk(Part):
         return keys_of(ids, self._base_ms)
 
     def _give_other_keys(self, more: Ids) -> None:
-        """Have keys for what is here and for ``more``."""
+        """Choose keys that fit what is here and ``more``."""
         self._drop_empty_stretches()
         ids = self.ids(0, len(self))
         froms = [id_of(key, self._base_ms) for key in self._froms]
@@ -366,11 +371,11 @@ class PelChunk(Part):
         return texts_of(self._keys[start:stop], self._base_ms)
 
     def values(self, start: int, stop: int) -> list[tuple[Values, int, int]]:
-        """What the entries have, stretch by stretch, each with its start and stop."""
+        """Values of the entries, stretch by stretch, each with its start and stop."""
         return [(self._values(at), first, end) for at, first, end in self._stretches(start, stop)]
 
     def stretches_of(self, owner: Owner, start: int) -> Iterator[tuple[int, int]]:
-        """Where an owner has entries, from an index on: start and stop of each stretch."""
+        """Stretches of an owner's entries, from an index on: start and stop of each."""
         if self.held[owner] == len(self):
             if start < len(self):
                 yield start, len(self)
@@ -409,6 +414,7 @@ class PelChunk(Part):
     def append(self, ids: Ids, owner: Owner, turn: int, count: int) -> None:
         """Add entries above all others, ascending, that have all the same."""
         keys = self._take_in(ids)
+        assert not self._keys or self._keys[-1] < keys[0], "keys ascend"
         self._keys.extend(keys)
         froms = self._froms
         # Stretches whose entries are gone may begin above.
@@ -419,18 +425,22 @@ class PelChunk(Part):
             self._owners.append(owner)
             self._turns.append(turn)
             self._counts.append(count)
+        assert len(froms) == len(self._owners) == len(self._turns) == len(self._counts)
         owner.gain(self, len(keys))
 
     def insert(self, index: int, entry_id: StreamId, owner: Owner, turn: int, count: int) -> None:
         """Add one entry where it belongs."""
         (key,) = self._take_in([entry_id])
+        assert not index or self._keys[index - 1] < key, "keys ascend"
+        assert index == len(self._keys) or key < self._keys[index], "keys ascend"
         self._keys.insert(index, key)
         self.first = min(self.first, entry_id)
         self._put(index, index + 1, (owner, turn, count))
         owner.gain(self, 1)
 
     def assign(self, start: int, stop: int, owner: Owner, turn: int, count: int) -> None:
-        """From now on these entries have this owner, turn and count."""
+        """Set the owner, turn and count of these entries."""
+        assert 0 <= start < stop <= len(self._keys)
         owner.gain(self, stop - start)
         for (before, _, _), first, end in self.values(start, stop):
             before.lose(self, end - first)
@@ -439,6 +449,7 @@ class PelChunk(Part):
     def remove(self, start: int, stop: int) -> None:
         """These entries are not pending any more."""
         keys = self._keys
+        assert 0 <= start < stop <= len(keys)
         if stop - start == 1:
             at = bisect_right(self._froms, keys[start]) - 1
             self._owners[at].lose(self, 1)
@@ -466,6 +477,7 @@ class PelChunk(Part):
             if count:
                 self._owners[at].lose(self, count)
         self._keys = self._column(list(filterfalse(is_gone, self._keys)))
+        assert sum(self.held.values()) == len(self), "owners have more or fewer than are here"
         self._drop_many_empty_stretches()
         return before - len(self._keys)
 
@@ -493,10 +505,11 @@ class PelChunk(Part):
         self._owners = [owner for owner, _, _ in held]
         self._turns = array("Q", [turn for _, turn, _ in held])
         self._counts = array("Q", [count for _, _, count in held])
+        assert sum(self.held.values()) == len(self), "an ID that is not here was given an owner"
 
     def alike_of(self, ids: IdColumns) -> Iterator[tuple[Alike, int, int]]:
-        """Of entries that are here, ascending, those together that differ in their IDs only: which
-        of the IDs is the first of them, and behind which is the last."""
+        """Stretches of ascending entries, all here, that differ in their IDs only; each with the
+        index of its first ID, and the index behind its last one."""
         keys = keys_of(ids, self._base_ms)
         at = 0
         if self.are_few(len(ids)):
@@ -529,11 +542,15 @@ class PelChunk(Part):
             owner.lose(self, end - first)
         del self._keys[middle:]
         self._drop_empty_stretches()
+        assert self.last_id < upper.first
+        assert sum(self.held.values()) == len(self) > 0
+        assert sum(upper.held.values()) == len(upper) > 0
         return upper
 
     def absorb(self, upper: "PelChunk") -> None:
-        """Add the entries of the chunk above, which is to go; it stays as it is, but for
+        """Add the entries of the chunk above, which is to be dropped; it stays as it is, except
         ``held``."""
+        assert self.last_id < upper.first, "it is not the chunk above"
         for (owner, turn, count), start, stop in upper.values(0, len(upper)):
             self.append(upper.ids(start, stop), owner, turn, count)
             owner.lose(upper, stop - start)
@@ -555,6 +572,8 @@ class PelChunk(Part):
         self._owners[low:high] = [owner for _, (owner, _, _) in parts]
         self._turns[low:high] = array("Q", [turn for _, (_, turn, _) in parts])
         self._counts[low:high] = array("Q", [count for _, (_, _, count) in parts])
+        assert froms[0] <= keys[0], "the first entries have no stretch"
+        assert len(froms) == len(self._owners) == len(self._turns) == len(self._counts)
         self._drop_many_empty_stretches()
 
     def _cut_stretches(self, at: int) -> None:
@@ -576,7 +595,7 @@ class PelChunk(Part):
 
     @property
     def used_bytes(self) -> int:
-        """What it takes in memory."""
+        """Memory that it takes."""
         columns = (self._keys, self._froms, self._owners, self._turns, self._counts, self.held)
         total = getsizeof(self) + sum(map(getsizeof, columns))
         if self._base_ms is None:
@@ -588,6 +607,8 @@ class PelChunk(Part):
 
         Owners are those of the group's part.
         """
+        # A cut may have to write one that a neighbour has absorbed: its owners know it no more.
+        assert not self.held or sum(self.held.values()) == len(self), "entries without an owner"
         found = self.values(0, len(self))
         is_wide = self._base_ms is None
         if isinstance(self._keys, array):
@@ -654,7 +675,7 @@ class PelChunk(Part):
         return chunk
 
     def enter(self) -> None:
-        """Tell the owners of a chunk that was decoded what they have in it."""
+        """Register the entries of a decoded chunk with their owners."""
         for (owner, _, _), first, end in self.values(0, len(self)):
             owner.gain(self, end - first)
 

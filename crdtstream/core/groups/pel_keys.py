@@ -34,7 +34,7 @@ def base_for(lowest: StreamId) -> int:
 
 
 def fit(ids: Ids, base_ms: int | None) -> bool:
-    """Whether there are keys for these IDs, which ascend."""
+    """True if these IDs, which ascend, have keys."""
     if base_ms is None:
         return True
     if isinstance(ids, IdColumns):
@@ -56,7 +56,7 @@ def id_of(key: int, base_ms: int | None) -> StreamId:
 
 
 def key_of(entry_id: StreamId, base_ms: int | None) -> int:
-    """Its key; what no key is, if it has none."""
+    """Key of an ID; -1, which is no key, if it has none."""
     if base_ms is None:
         return entry_id
     seq = entry_id & U64_MAX
@@ -79,6 +79,9 @@ def keys_of(ids: Ids, base_ms: int | None) -> MutableSequence[int]:
     """The keys of IDs that have some, as a column."""
     if base_ms is None:
         return list(ids)
+    # Below the base a key would borrow from the one before it; see ``IdColumns.joined``.
+    assert ids[0] >> SEQ_BITS >= base_ms, "an ID is too old for this chunk"
+    assert (ids[-1] >> SEQ_BITS) - base_ms < 2 * REACH_MS, "an ID is too new for this chunk"
     if isinstance(ids, IdColumns):
         return ids.joined(base_ms)
     return array(

@@ -1,31 +1,48 @@
-"""How far this region has read each lane of a group, and what it skips there.
+"""This region's progress in each lane of a group, and what it skips there.
 
-Per lane, in order of ID:
+Per lane, what is replicated and what is this region's own (``progress.py``), in order of ID:
 
     start        frontier       run_from         first pending      last_delivered
       |==============|.............|=================|.x..x............|- - - - - - ->
        (known interval)            (delivered here, acknowledged)       not delivered yet
 
-* ``run_from``: from here on every entry up to last-delivered was handed out here, or is covered
-  by an interval.  Jumps (XGROUP SETID, LASTID) and entries given up (DELCONSUMER) begin a new run;
-  the stretches before them are kept in ``handed_out``.
+* Jumps (XGROUP SETID, LASTID) and entries given up (DELCONSUMER) begin a new run.
 * Delivery skips what an interval covers, unless XGROUP SETID went back behind it on purpose.
-* What is jumped or given up while others hand out too is theirs to deliver (``takeover.py``).
+* What is jumped or given up while others deliver too is theirs to deliver (``takeover.py``).
 
-Always so: a lane in ``lanes`` was changed by something that is logged.  Of other lanes it is only
-said where they would begin.
+Always so:
+  * A lane in ``lanes`` was changed by something that is logged.  Other lanes have only the position
+    where they would begin.
+  * A lane that another region delivers has left something out, if it was read here when that was
+    settled (``settle_who_hands_out``).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.effects import Mode
-from crdtstream.core.groups.creates import Creates, Start, position_in, scalar
+from crdtstream.core.effects import Mode, Start
+from crdtstream.core.groups.creates import Creates, position_in, scalar
 from crdtstream.core.groups.entries_read import entries_read_skipped
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.lanes.lane import Lane, LastId
 from crdtstream.core.membership.heirs import Heirs
+
+
+@dataclass(frozen=True, slots=True)
+class PositionOfOthers:
+    """The position that XGROUP SETID set for lanes that were not read before.
+
+    Attributes:
+        position: one ID, or one for each lane.
+        known: the creates that were here then; a later one with a lower start counts.
+        is_left: whether it was a jump while others delivered too, or of their own lanes.
+    """
+
+    position: Start
+    known: frozenset[Dot]
+    is_left: bool
 
 
 class Reading:
@@ -34,13 +51,11 @@ class Reading:
     Attributes:
         here: the region that reads.
         creates: what is replicated of the group.
-        heirs: who acts for removed regions.
+        heirs: the regions that act for removed ones.
         lanes: by lane how far it was read; lanes not read yet are not in it.
-        position_of_others: where lanes that are not in ``lanes`` yet are read from, if XGROUP SETID
-            said so.
-        position_known: the creates that were here then.
-        position_is_left: whether it was a jump while others handed out too, or their own lanes.
-        read_hint: ENTRIESREAD: how many were read, and of which lane; None: of all that will come.
+        position_of_others: where lanes that are not in ``lanes`` yet are read from; None: from the
+            group's start.
+        read_hint: ENTRIESREAD: the number of entries read, and the lane; None: all lanes to come.
     """
 
     __slots__ = (
@@ -48,8 +63,6 @@ class Reading:
         "heirs",
         "here",
         "lanes",
-        "position_is_left",
-        "position_known",
         "position_of_others",
         "read_hint",
     )
@@ -59,16 +72,14 @@ class Reading:
         self.creates = creates
         self.heirs = heirs
         self.lanes: dict[RegionId, LaneProgress] = {}
-        self.position_of_others: Start | None = None
-        self.position_known: frozenset[Dot] = frozenset()
-        self.position_is_left = False
+        self.position_of_others: PositionOfOthers | None = None
         self.read_hint: tuple[int, RegionId | None] | None = None
 
     def progress(self, region: RegionId) -> LaneProgress:
-        """How far this region has read a lane; where it would begin, if it has not yet.
+        """This region's progress in a lane; if it has not read it yet, where it would begin.
 
-        Asking leaves no trace: what is kept must come from logged changes alone, or replay would
-        not live through the same.
+        Asking leaves no trace: only logged changes may alter what is kept, or a replay would end in
+        another state.
         """
         progress = self.lanes.get(region)
         if progress is None:
@@ -81,35 +92,39 @@ class Reading:
         if progress is None:
             self.lanes[region] = progress = self.progress(region)
             if self.position_of_others is not None:
-                self.note_left_out(region, progress)
+                self._note_left_out(region, progress)
+            elif not self.hands_out(region):
+                # As of every lane that others came to deliver while it was kept already.
+                progress.leave_out()
         return progress
 
     def _first_position(self, region: RegionId) -> StreamId:
-        """Where a lane begins that was not read yet.
+        """Position where a lane begins that was not read yet.
 
-        The group's start; or what XGROUP SETID said, unless a create that came after it lowered
-        the start, and then no higher than that.
+        It is the group's start, or the position that XGROUP SETID set.  If a create that came later
+        lowered the start, it is not above that.
         """
-        if self.position_of_others is None:
+        others = self.position_of_others
+        if others is None:
             return self.creates.start_of(region)
-        position = position_in(self.position_of_others, region)
+        position = position_in(others.position, region)
         starts = [(dot, position_in(start, region)) for dot, start in self.creates.items()]
-        known = [start for dot, start in starts if dot in self.position_known]
+        known = [start for dot, start in starts if dot in others.known]
         lowest = min(known, default=ID_MIN)
         for dot, start in starts:
-            if dot not in self.position_known and start < lowest:
+            if dot not in others.known and start < lowest:
                 lowest = start
                 position = min(position, start)
         return position
 
     def last_delivered_id(self, lanes: Iterable[RegionId]) -> StreamId:
-        """What XINFO shows: the maximum over the lanes, and over the start of lanes to come."""
+        """The ID that XINFO shows: the maximum over lanes, and over the start of lanes to come."""
         return max(
             (self.progress(region).last_delivered for region in lanes),
             default=(
                 self.creates.scalar_start()
                 if self.position_of_others is None
-                else scalar(self.position_of_others)
+                else scalar(self.position_of_others.position)
             ),
         )
 
@@ -123,25 +138,22 @@ class Reading:
         for region in lanes:
             progress = self.keep(region)
             target = position_in(position, region)
-            intervals = self.creates.intervals.get(region)
-            if target < progress.last_delivered and intervals is not None:
-                progress.ignore_until = intervals.end
-            self.note_left_out(region, progress)
-            progress.jump(target)
-            progress.handed_out.remove(target, ID_MAX)
-            progress.skip_pending_until = ID_MIN
-            progress.entries_read = self._hinted(region)
+            self._note_left_out(region, progress)
+            progress.set_position(
+                target,
+                known_until=self.creates.intervals_of(region).end,
+                entries_read=self._hinted(region),
+            )
         self._set_position_of_others(position)
 
     def _set_position_of_others(self, position: Start) -> None:
-        """Where this region begins to read the lanes that are to come."""
+        """Set where this region begins to read the lanes that are to come."""
         is_partitioned = self.creates.mode.mode is Mode.PARTITIONED
         if is_partitioned and self.here not in self.lanes:
             # The own lane jumps now.  So what is still to come is of others.
             self.keep(self.here).jump(position_in(position, self.here))
-        self.position_of_others = position
-        self.position_known = frozenset(self.creates)
-        self.position_is_left = is_partitioned or not self.hands_out_alone(self.here)
+        is_left = is_partitioned or not self.hands_out_alone(self.here)
+        self.position_of_others = PositionOfOthers(position, frozenset(self.creates), is_left)
 
     def jump_ahead(self, position: StreamId, lanes: Collection[RegionId]) -> None:
         """XCLAIM LASTID: read on from there, in the lanes that are not as far."""
@@ -151,48 +163,49 @@ class Reading:
         for region in lanes:
             progress = self.keep(region)
             if progress.last_delivered < position:
-                self.note_left_out(region, progress)
+                self._note_left_out(region, progress)
                 progress.jump(position)
 
-    def note_left_out(self, region: RegionId, progress: LaneProgress) -> None:
+    def give_up(self, region: RegionId, entry_id: StreamId) -> None:
+        """Give up a pending entry (DELCONSUMER)."""
+        progress = self.lanes[region]
+        self._note_left_out(region, progress)
+        progress.give_up(entry_id)
+
+    def _note_left_out(self, region: RegionId, progress: LaneProgress) -> None:
         """Something is jumped or given up: for good, or left to other regions."""
         if not self.hands_out_alone(region):
-            progress.has_left_out = True
+            progress.leave_out()
 
     def go_back(self, region: RegionId, start: StreamId) -> None:
         """Go back to the frontier; a lane that XGROUP SETID set back further stays there."""
         progress = self.lanes[region]
         frontier = self.creates.intervals_of(region).run_end(start)
-        if frontier >= progress.last_delivered:
-            return
-        self.keep_as_handed_out(progress)
-        progress.last_delivered = progress.run_from = frontier
-        progress.entries_read = None
+        if frontier < progress.last_delivered:
+            progress.take_back(frontier)
 
-    def keep_as_handed_out(self, progress: LaneProgress) -> None:
-        progress.skip_pending_until = max(progress.skip_pending_until, progress.last_delivered)
-        progress.keep_run()
-
-    # --- Who hands out ------------------------------------------------------------------------
+    # --- Delivery -----------------------------------------------------------------------------
 
     def hands_out(self, region: RegionId) -> bool:
-        """Whether this region hands out this lane's new entries."""
+        """True if this region delivers this lane's new entries."""
         acting = self.creates.mode.acting(region, self.heirs)
         return acting is None or acting == self.here
 
     def hands_out_alone(self, region: RegionId) -> bool:
-        """Whether, as far as is known here, no other region hands out this lane's entries."""
+        """True if, as far as is known here, this region alone delivers this lane's entries."""
         return self.creates.mode.acting(region, self.heirs) == self.here
 
     def settle_position_of_others(self) -> None:
-        """Mode or members may have changed: who reads for others, too, reads all lanes from the
-        start."""
+        """Mode or members may have changed: a region that reads for others, too, reads all lanes
+        from the start."""
+        others = self.position_of_others
+        if others is None:
+            return
         if not self.hands_out(self.here):
-            self.position_is_left = True
-        elif self.position_is_left:
+            self.position_of_others = PositionOfOthers(others.position, others.known, is_left=True)
+        elif others.is_left:
             # XGROUP SETID spoke of this region's own reading; now it reads for the others, too.
             self.position_of_others = None
-            self.position_is_left = False
 
     # --- ENTRIESREAD --------------------------------------------------------------------------
 
@@ -232,7 +245,7 @@ class Reading:
         self.skip_covered(region, progress)
         if progress.last_delivered != position:
             last_id = last_ids[region].id if region in last_ids else ID_MIN
-            progress.entries_read = entries_read_skipped(progress, lane, last_id, position)
+            progress.count_read(entries_read_skipped(progress, lane, last_id, position))
 
     def skip_covered(self, region: RegionId, progress: LaneProgress) -> None:
         """Move last-delivered to the end of an interval that contains it."""
@@ -241,10 +254,10 @@ class Reading:
         for start, end in self.to_skip(region, progress, progress.last_delivered):
             if start > progress.last_delivered:
                 return
-            progress.last_delivered = end
+            progress.skip_to(end)
 
     def skips_nothing(self, region: RegionId, progress: LaneProgress) -> bool:
-        """Whether ``to_skip`` has nothing beyond last-delivered: mostly so, and told at once."""
+        """True if ``to_skip`` has nothing beyond last-delivered: a quick test of the usual case."""
         if progress.handed_out:
             return False
         intervals = self.creates.intervals.get(region)
@@ -265,4 +278,5 @@ class Reading:
             if found is None:
                 return
             yield found
+            assert found[1] > position, "the next stretch ends where this one does"
             position = found[1]

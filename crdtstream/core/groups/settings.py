@@ -1,12 +1,12 @@
 """SetGroupModes that are not causally stable, as they were issued.
 
-A group's mode register says who delivers, and forgets the rest of what set it: what the old home
-handed over, and whether it was taken by force.  A region that takes over another region's state
-(``merge/``) has to do all that these effects would have done here:
+A group's mode register says which region delivers, and forgets the rest of what set it: what the
+old home handed over, and whether it was taken by force.  A region that takes over another region's
+state (``merge/``) has to do all that these effects would have done here:
 
     R1 hands the group over to R2, 120 pending; R2 has not heard of it
     R2 is rebuilt from R3's state, which says: home is R2
-    Without the handover 120 would be pending with nobody, and never processed.
+    Without the handover 120 would have no owner, and never be processed.
 
 So every region keeps them, with the group that they were applied to, until no other region can lack
 them.
@@ -29,19 +29,19 @@ class Setting(NamedTuple):
 
 
 class UnstableSettings:
-    """Which groups have settings, in the order of each origin's dots."""
+    """Groups that have settings, in the order of each origin's dots."""
 
-    __slots__ = ("_queues",)
+    __slots__ = ("queues",)
 
     def __init__(self) -> None:
-        self._queues: dict[RegionId, deque[tuple[int, bytes, bytes]]] = {}
+        self.queues: dict[RegionId, deque[tuple[int, bytes, bytes]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self.queues.values()))
 
     def note(self, dot: Dot, key: bytes, group: bytes) -> None:
         """A group has a setting with this dot from now on."""
-        self._queues.setdefault(dot.region, deque()).append((dot.n, key, group))
+        self.queues.setdefault(dot.region, deque()).append((dot.n, key, group))
 
     def forget_stable(
         self, stable: VersionVector, forget: Callable[[Dot, bytes, bytes], object]
@@ -51,16 +51,17 @@ class UnstableSettings:
         Args:
             forget: called with each of them, and the key and the name of its group.
         """
-        for region, queue in self._queues.items():
+        for region, queue in self.queues.items():
             n_stable = stable.get(region, 0)
             while queue and queue[0][0] <= n_stable:
                 n, key, group = queue.popleft()
+                assert not queue or queue[0][0] >= n, "they stand in the order of their dots"
                 forget(Dot(region, n), key, group)
 
     def restore_order(self) -> None:
         """All settings of all groups were noted, in whatever order."""
-        for region, queue in self._queues.items():
-            self._queues[region] = deque(sorted(set(queue)))
+        for region, queue in self.queues.items():
+            self.queues[region] = deque(sorted(set(queue)))
 
 
 def in_causal_order(settings: Iterable[tuple[Dot, Setting]]) -> list[tuple[Dot, Setting]]:

@@ -1,38 +1,25 @@
 """A group's mode changes: what this region takes over, and what it takes up again (``rules`` 13).
 
-A SetGroupMode says who hands out from now on, and its handover how far the old home had come:
+A SetGroupMode says which region delivers from now on, and its handover how far the old home was:
 
     old home    run_from ......... x....x. last_delivered       x: pending there
-    new home    what was handed out there is not handed out again; x is pending here, with nobody
+    new home    what was delivered there is not delivered again; x is pending here, without owner
 
-What regions hand out in the end depends on the set of these effects, and not on their order.  So a
-handover that is meant for this region tells what was handed out whenever it comes; and what was
-left to other regions is taken up again as soon as it falls to this one.
+What regions deliver in the end depends on the set of these effects, and not on their order.  So a
+handover to this region says what was delivered, whenever it arrives.  What was left to other
+regions is taken up again as soon as it falls to this one.
 
-A region that is removed hands nothing over: its heir takes what it handed out, as with FORCE, and
-whichever of the removal and a setting that names the removed region comes first.
+A region that is removed hands nothing over: its heir takes what it delivered, as with FORCE.  It
+does not matter whether the removal or a setting that names the removed region comes first.
 """
 
 from crdtstream.core.clock import VersionVector, covers_dot
-from crdtstream.core.effects import LaneHandover, Mode, SetGroupMode, counted
+from crdtstream.core.effects import LaneHandover, Mode, SetGroupMode
 from crdtstream.core.groups.creates import position_in
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
-from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
 from crdtstream.core.ids import RegionId
-
-
-def handover_of(progress: LaneProgress) -> LaneHandover:
-    """What the next to hand out a lane's entries must know of it."""
-    return LaneHandover(
-        run_from=min(progress.run_from, progress.last_delivered),
-        last_delivered=progress.last_delivered,
-        handed_out=tuple(progress.handed_out),
-        ignore_until=progress.ignore_until,
-        pending=tuple((nack.id, nack.delivery_count) for nack in progress.pel.nacks()),
-        entries_read=progress.entries_read,
-    )
 
 
 def change_mode(
@@ -50,8 +37,8 @@ def change_mode(
                     _continue_from(reading, region, handover)
                     _go_back_to_unheard_create(reading, region, context)
     if wins:
-        # Whoever takes a lane, or inherits it, begins at its frontier, whatever a handover said
-        # before.
+        # A region that takes a lane, or inherits it, begins at its frontier, whatever a handover
+        # said before.
         for region in reading.lanes:
             is_taken = effect.forced or register.named(region) not in (None, reading.here)
             if is_taken and reading.hands_out(region):
@@ -65,31 +52,23 @@ def settle_who_hands_out(reading: Reading) -> None:
     for region, progress in reading.lanes.items():
         if not reading.hands_out(region):
             # From now on others deliver what was jumped here, however it came to be.
-            progress.has_left_out = True
+            progress.leave_out()
         elif progress.has_left_out:
             _take_up_left_out(reading, region)
+        assert progress.has_left_out is not reading.hands_out(region)
     reading.settle_position_of_others()
 
 
 def _take_in_handed_out(
     reading: Reading, pel: Pel, region: RegionId, handover: LaneHandover
 ) -> None:
-    """What the old home had handed out is not handed out again here.
+    """Note what the old home had delivered, so that it is not delivered again here.
 
-    What of it had not been acknowledged becomes pending here, owned by nobody.
+    The entries of it that had not been acknowledged become pending here, without an owner.
     """
     progress = reading.keep(region)
-    # What had been handed out here before, under another mode, is not handed out again; but for
-    # what the old home was set back to read once more.
-    reading.keep_as_handed_out(progress)
-    progress.handed_out.remove(handover.last_delivered, handover.ignore_until)
-    runs = [(handover.run_from, handover.last_delivered), *handover.handed_out]
-    for start, end in runs:
-        if start < end:
-            progress.handed_out.add(start, end)
-
     pending = dict(handover.pending)
-    for start, end in runs:
+    for start, end in progress.take_in(handover):
         # Acknowledged there, though not in a row.
         pel.drop_within(region, start, end, keep=pending)
     known = reading.creates.intervals_of(region)
@@ -110,12 +89,7 @@ def _continue_from(reading: Reading, region: RegionId, handover: LaneHandover) -
     pending.
     """
     progress = reading.lanes[region]
-    progress.has_left_out = False
-    progress.run_from = handover.run_from
-    progress.last_delivered = handover.last_delivered
-    progress.ignore_until = handover.ignore_until
-    read = handover.entries_read
-    progress.entries_read = None if read is None else counted(read)
+    progress.continue_from(handover)
     reading.skip_covered(region, progress)
 
 
@@ -124,16 +98,17 @@ def _go_back_to_unheard_create(reading: Reading, region: RegionId, context: Vers
     creates = reading.creates
     seen = [start for dot, start in creates.items() if covers_dot(context, dot)]
     start = creates.start_of(region)
+    assert seen, "the mode belongs to a create that its issuer had observed"
     if start < min(position_in(one, region) for one in seen):
         reading.go_back(region, start)
 
 
 def _take_up_left_out(reading: Reading, region: RegionId) -> None:
-    """Go back to the frontier, and from there over what was handed out here."""
+    """Go back to the frontier, and from there over what was delivered here."""
     progress = reading.lanes[region]
-    progress.has_left_out = False
+    progress.take_up_left_out()
     position, read = progress.last_delivered, progress.entries_read
     reading.go_back(region, reading.creates.start_of(region))
     reading.skip_covered(region, progress)
     if progress.last_delivered == position:
-        progress.entries_read = read
+        progress.count_read(read)

@@ -20,6 +20,7 @@ def delivery_turn(delivered_ms: int, within: int) -> int:
     Args:
         within: how many turns of that millisecond were given before; all from a number on are one.
     """
+    assert within >= 0, "turns of a millisecond are counted upwards"
     # The clock is supposed to stop in the year 10889.
     ms = delivered_ms if delivered_ms < _TURN_MS_MAX else _TURN_MS_MAX
     return ms << _TURN_BITS | (within if within < _WITHIN_MAX else _WITHIN_MAX)

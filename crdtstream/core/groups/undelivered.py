@@ -1,7 +1,7 @@
-"""What ``>`` hands out next, and how many entries that are.
+"""Entries that ``>`` delivers next, and their number.
 
 Always so: an entry behind the group's start that no region acknowledged lies beyond last-delivered
-of its lane, or is pending here, or was handed out here (I9).
+of its lane, or is pending here, or was delivered here (I9).
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from crdtstream.core.lanes.slices import Found, Slice
 
 
 def undelivered(reading: Reading, lanes: Iterable[Lane]) -> Iterator[Found]:
-    """What ``>`` hands out next: beyond last-delivered in every lane, merged by ID."""
+    """Entries that ``>`` delivers next: beyond last-delivered in every lane, merged by ID."""
     sources = [_entries_of(region, slices) for region, slices in _sources(reading, lanes)]
     return sources[0] if len(sources) == 1 else merge(*sources)
 
@@ -27,7 +27,7 @@ def undelivered_slices(
 ) -> dict[RegionId, list[Slice]]:
     """As ``undelivered``: the first ``count`` entries, by lane as slices of macro nodes.
 
-    What is read together is handed out, encoded and recorded by slices, and not entry by entry.
+    What is read together is delivered, encoded and recorded by slices, and not entry by entry.
     """
     sources = _sources(reading, lanes)
     if len(sources) == 1:
@@ -43,6 +43,7 @@ def undelivered_slices(
             for entry_id, _, _, _ in _entries_of(region, iter(slices))
         )
         taken = Counter(region for _, region in places[:count])
+        assert taken.total() == count
         found = {region: _first(iter(found[region]), taken[region]) for region in taken}
     return {region: slices for region, slices in found.items() if slices}
 
@@ -96,7 +97,7 @@ def _undelivered_in(reading: Reading, lane: Lane, progress: LaneProgress) -> Ite
 
 
 def _without_pending(piece: Slice, progress: LaneProgress) -> Iterator[Slice]:
-    """A lane was taken back: what is pending there already is not handed out again."""
+    """A lane was taken back: what is pending there already is not delivered again."""
     node, start, stop = piece
     for index in range(start, stop):
         entry_id = node.id_at(index)
@@ -108,7 +109,7 @@ def _without_pending(piece: Slice, progress: LaneProgress) -> Iterator[Slice]:
 
 
 def undelivered_count(reading: Reading, lanes: Iterable[Lane]) -> int:
-    """How many entries ``undelivered`` would give.
+    """Number of entries that ``undelivered`` would yield.
 
     O(stretches to skip * macro nodes between them and the nearer end of the lane); entries that
     are pending and not to be delivered again count one by one.
@@ -134,12 +135,13 @@ def _undelivered_count_in(reading: Reading, lane: Lane, progress: LaneProgress) 
         is_counted = not _is_skipped(reading, lane.region, progress, entry_id)
         if is_counted and lane.find(entry_id) is not None:
             count -= 1
+    assert 0 <= count <= lane.length
     return count
 
 
 def _is_skipped(
     reading: Reading, region: RegionId, progress: LaneProgress, entry_id: StreamId
 ) -> bool:
-    """Whether an ID beyond last-delivered lies in a stretch that is not to be delivered."""
+    """True if an ID beyond last-delivered lies in a stretch that is not to be delivered."""
     stretch = next(reading.to_skip(region, progress, StreamId(entry_id - 1)), None)
     return stretch is not None and stretch[0] < entry_id

@@ -17,6 +17,7 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.id_columns import IdColumns
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.size import Size
 
 # What an append takes beside its fields: key index, the halves of the ID, length.
@@ -59,7 +60,7 @@ class OpenBatch:
         self._ms = array("Q")
         self._seq = array("Q")
         self._lengths = array("I")
-        self._fields: list[bytes] = []
+        self._fields: list[bytes | memoryview] = []
         self.others: list[tuple[int, RareEffect]] = []
         # The IDs of the last effect, if it is a Remove that has taken in another one.
         self._growing: dict[RegionId, IdColumns] | None = None
@@ -86,69 +87,48 @@ class OpenBatch:
             keys[key] = index = len(keys)
         return index
 
-    def append_run(
-        self,
-        key: bytes,
-        *,
-        ms: "array[int]",
-        seq: "array[int]",
-        lengths: "array[int]",
-        fields: bytes,
-    ) -> None:
-        """Appends to one key, column by column; ``fields`` is theirs, one behind the other."""
-        count = len(ms)
-        self._key_index += array("I", [self._index_of(key)]) * count
-        self._ms += ms
-        self._seq += seq
-        self._lengths += lengths
-        self._fields.append(fields)
-        self.value_bytes += len(fields) + COLUMN_BYTES * count
-        self.count += count
+    def append_run(self, key: bytes, run: EntryRun) -> None:
+        """Appends to one key."""
+        self._key_index += array("I", [self._index_of(key)]) * len(run.ms)
+        self._add_columns(run)
 
-    def append_mixed(
-        self,
-        keys: Sequence[bytes],
-        *,
-        ms: "array[int]",
-        seq: "array[int]",
-        lengths: "array[int]",
-        fields: bytes,
-    ) -> None:
+    def append_mixed(self, keys: Sequence[bytes], run: EntryRun) -> None:
         """As ``append_run``, each to a key of its own."""
-        self._key_index.extend([self._index_of(key) for key in keys])
-        self._ms += ms
-        self._seq += seq
-        self._lengths += lengths
-        self._fields.append(fields)
-        self.value_bytes += len(fields) + COLUMN_BYTES * len(ms)
-        self.count += len(ms)
+        assert len(keys) == len(run.ms)
+        known = self._keys
+        for key in keys:
+            if key not in known:
+                known[key] = len(known)
+        self._key_index.extend([known[key] for key in keys])
+        self._add_columns(run)
 
-    def append_rows(
-        self,
-        key: bytes,
-        *,
-        ms: "array[int]",
-        seq: "array[int]",
-        lengths: "array[int]",
-        fields: bytes,
-        first: Numbered,
-    ) -> None:
+    def append_rows(self, key: bytes, run: EntryRun, first: Numbered) -> None:
         """As ``append_run``, of rows of a numbered producer."""
-        self._numbered.append(NumberedRun(len(self._ms), len(ms), first))
-        self.append_run(key, ms=ms, seq=seq, lengths=lengths, fields=fields)
+        self._numbered.append(NumberedRun(len(self._ms), len(run.ms), first))
+        self.append_run(key, run)
+
+    def _add_columns(self, run: EntryRun) -> None:
+        assert len(run.ms) == len(run.seq) == len(run.lengths)
+        self._ms += run.ms
+        self._seq += run.seq
+        self._lengths += run.lengths
+        self._fields.append(run.fields)
+        self.value_bytes += len(run.fields) + COLUMN_BYTES * len(run.ms)
+        self.count += len(run.ms)
 
     def add(self, effect: RareEffect) -> None:
         if isinstance(effect, SetString):
             self.value_bytes += len(effect.key) + len(effect.value)
+        assert not self.others or self.others[-1][0] < self.count, "offsets ascend"
         self._growing = None
         self.others.append((self.count, effect))
         self.count += 1
 
     def takes_in(self, effect: Remove) -> bool:
-        """Whether a Remove may become part of the last effect, as if one command had named all.
+        """True if a Remove may become part of the last effect, as if one command had named all IDs.
 
         Both have observed the same, as nothing lies between them: the last effect is a plain Remove
-        of the same key, and the IDs go on behind its own.
+        of the same key, and the new IDs follow its own.
         """
         if not self.others or effect.with_references or effect.trims:
             return False
@@ -170,8 +150,9 @@ class OpenBatch:
         growing = self._growing
         if growing is None:
             at, last = self.others[-1]
+            assert at == self.count - 1, "something was issued in between"
             assert isinstance(last, Remove)
-            # Copies: they grow in place, and who made the effects has those IDs too.
+            # Copies: they grow in place, and the maker of the effects has those IDs too.
             growing = self._growing = {lane: IdColumns.of(ids) for lane, ids in last.ids.items()}
             self.others[-1] = at, Remove(last.key, growing)
         for lane, ids in effect.ids.items():
@@ -182,8 +163,12 @@ class OpenBatch:
                 columns.ms.extend([entry_id >> SEQ_BITS for entry_id in ids])
                 columns.seq.extend([entry_id & U64_MAX for entry_id in ids])
 
-    def close(self, origin: RegionId, context: VersionVector, now: Millis) -> EffectBatch:
+    def close(
+        self, origin: RegionId, context: VersionVector, now: Millis, *, follows: int = 0
+    ) -> EffectBatch:
         """The batch, under the context of other origins that all its effects share."""
+        assert self.count == len(self._ms) + len(self.others)
+        assert len(self._key_index) == len(self._lengths) == len(self._ms)
         return EffectBatch(
             origin=origin,
             first_n=self.first_n,
@@ -201,4 +186,5 @@ class OpenBatch:
                 self._numbered,
             ),
             others=self.others,
+            follows=follows,
         )

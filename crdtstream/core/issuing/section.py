@@ -10,6 +10,7 @@ record applies it in its place.
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import IdempotentId, LocalChange, Record, Remove
+from crdtstream.core.histories import Histories, hash_of
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.issuing.open_batch import OpenBatch
 from crdtstream.core.wire.codec import encode_batch
@@ -48,22 +49,30 @@ class OpenSection:
 
     def note(self, change: LocalChange, *, after_n: int) -> None:
         """Add a local change, made when ``after_n`` effects had been issued."""
+        assert after_n == self.batch.first_n + self.batch.count - 1, "replay puts it elsewhere"
         self.changes.append((after_n, change))
 
     def takes_in(self, effect: Remove) -> bool:
-        """Whether a Remove may become part of the last effect: ``OpenBatch`` says so, and no local
-        change stands between them, which would come behind both when the record is replayed."""
+        """True if a Remove may become part of the last effect: ``OpenBatch`` allows it, and no
+        local change stands between them.  On replay that change would come behind both."""
         batch = self.batch
         if not batch.takes_in(effect):
             return False
         return not self.changes or self.changes[-1][0] < batch.first_n + batch.count - 1
 
-    def seal(self, region: RegionId, context: VersionVector, now: Millis) -> Record:
+    def seal(
+        self, region: RegionId, context: VersionVector, now: Millis, histories: Histories
+    ) -> Record:
         """The record of what there is; the next section begins behind it."""
         first_n, count = self.batch.first_n, self.batch.count
         # I3: the record holds every effect that was issued since the last one.
         assert first_n + count - 1 == context.get(region, 0)
-        batch = encode_batch(self.batch.close(region, context, now)) if count else None
+        batch = None
+        if count:
+            follows = histories.hash_at_end(region, first_n - 1)
+            batch = encode_batch(self.batch.close(region, context, now, follows=follows))
+            assert len(self._appended) <= count
+            histories.note(region, first_n + count - 1, hash_of(batch))
         local = None
         if self.changes or self._appended:
             local = encode_local(Local(self.changes, appended=self._appended))

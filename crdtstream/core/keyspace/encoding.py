@@ -1,4 +1,4 @@
-"""What the KEY part of a key says: everything small that is kept of it."""
+"""The KEY part of a key: everything small that is kept of it."""
 
 from crdtstream.core.checkpoint.contents import (
     FloorContent,
@@ -18,9 +18,9 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.tombstones import Tombstones
-from crdtstream.core.stream import Stream
 
 
 def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors: Floors) -> bytes:

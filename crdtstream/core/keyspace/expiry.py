@@ -1,4 +1,4 @@
-"""Which keys end, and when: the deadlines that count at present, and the keys that are over.
+"""Expiry of keys: the deadlines that count at present, and the keys that have expired.
 
     SetExpiry ──> set ──> coming ──look(now)──> due ──> an ExpireKey from the region that set it
                              ^──────────────────┘  a clock that was set back
@@ -6,14 +6,14 @@
 
 That is for streams.  Strings have another object of this kind, and DeleteString ends them.
 
-A key whose time is over stays where it is and reads as missing, until the ExpireKey of the region
-whose deadline it was has come (``rules`` 7), or of its heir if that region was removed (4).  It is
-judged again whenever somebody tells the time, so a key comes back when the clock goes back.  Which
-of several deadlines counts is for the registers to say (``registers.py``); they may be there before
-their key, and outlive it.
+An expired key stays where it is and reads as missing, until the ExpireKey of the region that set
+its deadline is applied (``rules`` 7).  If that region was removed, its heir issues it (4).  Keys
+are judged again at each new time, so a key exists again if the clock goes back.  The registers
+decide which of several deadlines counts (``registers.py``); they may exist before their key, and
+outlive it.
 
-Always so: ``due`` holds exactly the keys whose deadline is known and has passed by the last clock
-that was told.
+Always so: ``due`` holds exactly the keys whose deadline is known and has passed by the last time
+that was given.
 """
 
 from heapq import heapify, heappop, heappush
@@ -28,7 +28,7 @@ from crdtstream.core.size import Size
 # Deadlines that were overwritten stay in the heap.  They are cleared out when it holds this many
 # more than twice the keys with a deadline, because clearing looks at each of these keys.
 STALE_DEADLINES_MAX: Final = Size(64, least=0)
-# Keys that one tick deletes because their time is over: a tick should take some ten milliseconds.
+# Expired keys that one tick deletes: a tick should take some ten milliseconds.
 EXPIRED_AT_ONCE_MAX: Final = Size(500, least=1)
 
 
@@ -37,53 +37,53 @@ class Expiry:
 
     Attributes:
         due: keys whose deadline has passed; one and the same set for good.
+        due_here: those of them that fall to this region to delete, in the order of the deadlines.
+        coming: a heap of the deadlines that have not passed, the earliest first; some may have been
+            overwritten since.
+        passed: a heap of the deadlines of ``due``, negated, the latest first.
+        now: the clock by which ``look`` judges; set from outside.
     """
 
     __slots__ = (
-        "_coming",
         "_deadlines",
-        "_due_here",
         "_heirs",
         "_lone",
-        "_now",
-        "_passed",
         "_region",
         "_sum_ms",
+        "coming",
         "due",
+        "due_here",
+        "now",
+        "passed",
     )
 
     def __init__(self, region: RegionId, heirs: Heirs) -> None:
         self._region = region
         self._heirs = heirs
         self.due: set[bytes] = set()
-        # Those of them that fall to this region to delete, in the order of the deadlines.
-        self._due_here: dict[bytes, None] = {}
+        self.due_here: dict[bytes, None] = {}
         self._deadlines: dict[bytes, tuple[Millis, Dot]] = {}
         self._sum_ms = 0
-        self._now = Millis(0)
-        # By deadline, the earliest first; and those of ``due``, negated, the latest first.
-        self._coming: list[tuple[int, bytes]] = []
-        self._passed: list[tuple[int, bytes]] = []
+        self.now = Millis(0)
+        self.coming: list[tuple[int, bytes]] = []
+        self.passed: list[tuple[int, bytes]] = []
         # Keys that have a deadline and nothing else.
         self._lone: set[bytes] = set()
 
     def __len__(self) -> int:
-        """How many keys that exist have a deadline."""
+        """Number of existing keys that have a deadline."""
+        assert len(self._lone) <= len(self._deadlines)
         return len(self._deadlines) - len(self._lone)
 
     def of(self, key: bytes) -> Millis | None:
-        """When the key ends; None: it does not."""
+        """Time at which the key ends; None: it does not."""
         found = self._deadlines.get(key)
         return None if found is None else found[0]
 
     def not_passed(self) -> tuple[int, int]:
-        """Of the deadlines that have not passed the sum, and how many they are.  O(due)."""
+        """Sum and number of the deadlines that have not passed.  O(due)."""
         passed_ms = sum(self._deadlines[key][0] for key in self.due)
         return self._sum_ms - passed_ms, len(self._deadlines) - len(self.due)
-
-    def next(self) -> Millis | None:
-        """When ``look`` will find the next key; may be of a deadline long changed."""
-        return Millis(self._coming[0][0]) if self._coming else None
 
     # --- Changes ------------------------------------------------------------------------------
 
@@ -96,39 +96,41 @@ class Expiry:
         self._sum_ms += deadline[0]
         if not exists:
             self._lone.add(key)
-        heappush(self._coming, (deadline[0], key))
+        heappush(self.coming, (deadline[0], key))
         bound = 2 * len(self._deadlines) + STALE_DEADLINES_MAX.value
-        if len(self._coming) + len(self._passed) > bound:
+        if len(self.coming) + len(self.passed) > bound:
             self._clear_out()
 
     def _clear_out(self) -> None:
         """Drop what the heaps hold of deadlines that were overwritten."""
-        self._coming, self._passed = [], []
+        self.coming, self.passed = [], []
         for key, (deadline, _) in self._deadlines.items():
             if key in self.due:
-                self._passed.append((-deadline, key))
+                self.passed.append((-deadline, key))
             else:
-                self._coming.append((deadline, key))
-        heapify(self._coming)
-        heapify(self._passed)
+                self.coming.append((deadline, key))
+        heapify(self.coming)
+        heapify(self.passed)
 
     def forget(self, key: bytes) -> None:
         """The key has no deadline any more."""
         found = self._deadlines.pop(key, None)
         if found is not None:
             self._sum_ms -= found[0]
+            assert self._sum_ms >= 0, "a deadline ends that was not counted"
             self._lone.discard(key)
             self.due.discard(key)
-            self._due_here.pop(key, None)
+            self.due_here.pop(key, None)
 
     def take_in(self, others: "Expiry") -> None:
-        """Have the deadlines of other keys, none of which was judged yet; ``look`` judges them."""
+        """Take over the deadlines of other keys, none of them judged yet; ``look`` judges them."""
         assert not others.due
+        assert self._deadlines.keys().isdisjoint(others._deadlines)
         self._deadlines.update(others._deadlines)
         self._sum_ms += others._sum_ms
         self._lone.update(others._lone)
-        self._coming += others._coming
-        heapify(self._coming)
+        self.coming += others.coming
+        heapify(self.coming)
 
     def note_begun(self, key: bytes) -> None:
         """The key exists from now on."""
@@ -141,33 +143,30 @@ class Expiry:
 
     # --- Time ---------------------------------------------------------------------------------
 
-    def advance(self, now: Millis) -> list[bytes]:
-        """Judge by another clock; returns the keys that went or came back by it."""
-        self._now = now
-        return self.look()
-
     def look(self) -> list[bytes]:
-        """Judge what changed since the last look; returns the keys that went or came back."""
+        """Judge what changed since the last look; return the keys that expired or exist again."""
         changed = []
-        while self._coming and self._coming[0][0] <= self._now:
-            deadline, key = heappop(self._coming)
+        while self.coming and self.coming[0][0] <= self.now:
+            deadline, key = heappop(self.coming)
             found = self._deadlines.get(key)
             if found is None or found[0] != deadline or key in self.due:
                 continue
             self.due.add(key)
-            heappush(self._passed, (-deadline, key))
+            heappush(self.passed, (-deadline, key))
             if self._falls_to_here(found[1]):
-                self._due_here[key] = None
+                self.due_here[key] = None
             changed.append(key)
-        while self._passed and -self._passed[0][0] > self._now:
-            negated, key = heappop(self._passed)
+        while self.passed and -self.passed[0][0] > self.now:
+            negated, key = heappop(self.passed)
             found = self._deadlines.get(key)
             if found is None or found[0] != -negated or key not in self.due:
                 continue
             self.due.remove(key)
-            self._due_here.pop(key, None)
-            heappush(self._coming, (-negated, key))
+            self.due_here.pop(key, None)
+            heappush(self.coming, (-negated, key))
             changed.append(key)
+        assert len(self.due_here) <= len(self.due) <= len(self._deadlines)
+        assert len(self.due) <= len(self.passed), "an expired key could not exist again"
         return changed
 
     def settle_heirs(self) -> None:
@@ -180,20 +179,16 @@ class Expiry:
             for key in self.due
             if self._falls_to_here(self._deadlines[key][1])
         ]
-        self._due_here = {key: None for _, key in sorted(falling)}
+        self.due_here = {key: None for _, key in sorted(falling)}
+        assert self.due_here.keys() <= self.due
 
     def _falls_to_here(self, setter: Dot) -> bool:
-        """Whether this region deletes the keys whose deadline that effect set."""
+        """True if this region deletes the keys whose deadline that effect set."""
         return self._heirs.acting_for(setter.region) == self._region
-
-    @property
-    def has_due_here(self) -> bool:
-        """Whether there are keys for this region to delete."""
-        return bool(self._due_here)
 
     def next_due_here(self) -> list[bytes]:
         """Keys for this region to delete, in the order of their deadlines.
 
-        At most EXPIRED_AT_ONCE_MAX, as many keys may end at once.
+        At most EXPIRED_AT_ONCE_MAX, as that many keys may end at once.
         """
-        return list(islice(self._due_here, EXPIRED_AT_ONCE_MAX.value))
+        return list(islice(self.due_here, EXPIRED_AT_ONCE_MAX.value))

@@ -1,26 +1,26 @@
-"""Below which IDs an origin must not append to a key that has expired.
+"""Floors: an origin must not append to a key that has expired below these IDs.
 
-Expiry takes the last-ID registers that it had observed, so the key may begin again at lower IDs, as
-in Redis.  Unlike a user's delete it spares groups that it had not observed.  Such a group may have
-read, and told to be acknowledged, everything up to the old last ID of a lane:
+Expiry removes the last-ID registers that it had observed, so the key may begin again at lower IDs,
+as in Redis.  Unlike a user's delete it spares groups that it had not observed.  Such a group may
+have read, and acknowledged to all regions, everything up to the old last ID of a lane:
 
     R1 makes g, reads R2's 100 and acknowledges it      (0, 100] of lane 2
-    R2 lets the key expire, and appends 5               nobody would ever hand it out
+    R2 lets the key expire, and appends 5               no region would ever deliver it
 
-So the region whose lane it is goes on above its old last ID.  That ends when the expiry is causally
-stable and no group is left, or when a user deletes the key, which ends all groups.  A delete that
-had not observed the expiry is not enough: a group made behind the delete may have read the lane
-before the expiry came.
+So the lane's region goes on above its old last ID.  That ends when the expiry is causally stable
+and no group is left, or when a user deletes the key, which ends all groups.  A delete that had not
+observed the expiry is not enough: a group made behind the delete may have read the lane before the
+expiry came.
 
     R3 deletes x, unaware of R1's 100
     R2 applies both, makes g, reads 100 and acknowledges it      (0, 100] of lane 1
-    R1 lets x expire, hears of the delete, and appends 5         nobody would ever hand it out
+    R1 lets x expire, hears of the delete, and appends 5         no region would ever deliver it
 
-Every region keeps the floors of all origins: one that lost its folder takes its own back with the
+Every region keeps the floors of all origins: one that lost its folder gets its own floors with the
 state of another region.
 
     R1's x has 100-1, acknowledged at R2; x expires; R1's folder is lost, and R1 is rebuilt from R2
-    R1 appends 5                                         without a floor nobody would hand it out
+    R1 appends 5                                         without a floor none would deliver it
 
 Always so: of two expiries that raised an origin's floor the later had observed the earlier, as it
 took an entry that was appended behind it.  So a delete that covers all of them covers the latest,
@@ -50,21 +50,25 @@ NO_FLOORS: Final[Mapping[RegionId, Floor]] = {}
 
 
 class Floors:
-    """The floors of all origins, by key, and which of them are of this region's own lanes."""
+    """The floors of all origins, by key, and which of them are of this region's own lanes.
 
-    __slots__ = ("_by_key", "_here", "_own")
+    Attributes:
+        by_key: by origin, of each key that has one.
+    """
+
+    __slots__ = ("_here", "_own", "by_key")
 
     def __init__(self, here: RegionId) -> None:
         self._here = here
-        self._by_key: dict[bytes, dict[RegionId, Floor]] = {}
+        self.by_key: dict[bytes, dict[RegionId, Floor]] = {}
         self._own: dict[bytes, StreamId] = {}
 
     def __len__(self) -> int:
-        """How many keys have one."""
-        return len(self._by_key)
+        """Number of keys that have a floor."""
+        return len(self.by_key)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._by_key
+        return key in self.by_key
 
     def keys(self) -> Collection[bytes]:
         """The keys in which this region's own lane has one."""
@@ -79,8 +83,8 @@ class Floors:
         self.unite(key, origin, Floor(last_id, {expiry.region: expiry.n}))
 
     def unite(self, key: bytes, origin: RegionId, floor: Floor) -> None:
-        """The higher ID counts, until what either of them is for is over."""
-        floors = self._by_key.setdefault(key, {})
+        """The higher ID counts, until neither is needed any more."""
+        floors = self.by_key.setdefault(key, {})
         before = floors.get(origin)
         expiries = dict(floor.expiries)
         last_id = floor.last_id
@@ -89,16 +93,18 @@ class Floors:
             last_id = max(last_id, before.last_id)
         floors[origin] = Floor(last_id, expiries)
         if origin == self._here:
+            assert last_id >= self._own.get(key, ID_MIN), "a floor only rises"
             self._own[key] = last_id
+        assert len(self._own) <= len(self.by_key)
 
     def forget(self, key: bytes) -> None:
         """No group can be left that has read the key's lanes."""
-        del self._by_key[key]
+        del self.by_key[key]
         self._own.pop(key, None)
 
     def forget_covered_by(self, key: bytes, context: VersionVector) -> None:
         """A user deleted the key: forget floors if the delete had observed all their expiries."""
-        floors = self._by_key.get(key)
+        floors = self.by_key.get(key)
         if floors is None:
             return
         for origin, floor in list(floors.items()):
@@ -107,20 +113,21 @@ class Floors:
         if self._here not in floors:
             self._own.pop(key, None)
         if not floors:
-            del self._by_key[key]
+            del self.by_key[key]
+        assert len(self._own) <= len(self.by_key)
 
     def facts_of(self, key: bytes) -> Mapping[RegionId, Floor]:
-        """By origin its floor in the key."""
-        return self._by_key.get(key, NO_FLOORS)
+        """Floors of the key, by origin."""
+        return self.by_key.get(key, NO_FLOORS)
 
     def restore(self, key: bytes, origin: RegionId, floor: Floor) -> None:
-        """Put back what ``facts_of`` told."""
+        """Put back what ``facts_of`` returned."""
         self.unite(key, origin, floor)
 
     def stable_keys(self, stable: VersionVector) -> list[bytes]:
         """Keys all of whose expiries are causally stable."""
         return [
             key
-            for key, floors in self._by_key.items()
+            for key, floors in self.by_key.items()
             if all(covers(stable, floor.expiries) for floor in floors.values())
         ]

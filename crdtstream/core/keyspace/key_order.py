@@ -32,7 +32,7 @@ class KeyOrder:
         self._keys.remove((crc32(key), key))
 
     def take_in(self, others: "KeyOrder") -> None:
-        """Have other keys as well.  O(n), or O(k log n) for few."""
+        """Take in other keys as well.  O(n), or O(k log n) for few."""
         self._keys.update(others._keys)
 
     def scan(

@@ -1,9 +1,9 @@
 """The keys of a region: their streams and strings, their registers, and when they end.
 
-    streams     every stream that exists (``rules`` 6); also one whose time is over
+    streams     every stream that exists (``rules`` 6); also an expired one
     registers   deadlines of streams and XCFGSET's values; there before their stream, and after it
     due         streams whose deadline has passed: they read as missing until their ExpireKey comes
-    strings     every string that exists (``rules`` 23); also one whose time is over
+    strings     every string that exists (``rules`` 23); also an expired one
     due_strings strings whose deadline has passed, until their DeleteString comes
 
 A key may have both a stream and a string, if two regions made them at the same time.  Then clients
@@ -24,11 +24,11 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.expiry import Expiry
 from crdtstream.core.keyspace.key_order import KeyOrder
 from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.trimmed import TrimmedKeys
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.membership.heirs import Heirs
-from crdtstream.core.stream import Stream
 
 IDMP_DURATION_S_DEFAULT: Final = 100
 IDMP_MAXSIZE_DEFAULT: Final = 100
@@ -39,12 +39,12 @@ class Keyspace:
 
     Attributes:
         streams, registers, strings: by key; each is one and the same dictionary for good.
-        due, due_strings: whose time is over; each is one and the same set for good.
+        due, due_strings: expired ones; each is one and the same set for good.
         expiry, string_expiry: the deadlines that count.
-        now: what time it is, as the replica was told.
+        now: the time, as the replica was given it.
         arrival: when what comes now arrives: ``now``, but never earlier than anything that came
             before, though a clock was set back.
-        touched: keys that changed since somebody last cleared the set.
+        touched: keys that changed since the set was last cleared.
         idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
         node_limits: what all lanes share.
     """
@@ -91,13 +91,13 @@ class Keyspace:
     # --- Reading ------------------------------------------------------------------------------
 
     def stream(self, key: bytes) -> Stream | None:
-        """The stream of that key, None if the key does not exist or its time is over."""
+        """The stream of that key, None if the key does not exist or has expired."""
         if self.due and key in self.due:
             return None
         return self.streams.get(key)
 
     def string(self, key: bytes) -> StringRegister | None:
-        """The string of that key, None if there is none or its time is over."""
+        """The string of that key, None if it does not exist or has expired."""
         if self.due_strings and key in self.due_strings:
             return None
         return self.strings.get(key)
@@ -113,7 +113,7 @@ class Keyspace:
                 yield key
 
     def __len__(self) -> int:
-        """How many keys there are, those included whose time is over."""
+        """Number of keys, expired ones included."""
         return len(self._order)
 
     def known(self) -> list[bytes]:
@@ -125,7 +125,7 @@ class Keyspace:
         return self._order.scan(cursor, count, without=self._hidden())
 
     def scan_held(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """As ``scan``, with the keys whose time is over."""
+        """As ``scan``, with expired keys."""
         return self._order.scan(cursor, count, without=frozenset())
 
     def draw(self) -> bytes | None:
@@ -133,11 +133,11 @@ class Keyspace:
         return self._order.draw(without=self._hidden())
 
     def _hidden(self) -> Container[bytes]:
-        """The keys that exist and of which nothing is shown."""
+        """The keys that exist and show nothing."""
         return _Hidden(self) if self.strings else self.due
 
     def keeps(self, key: bytes) -> bool:
-        """Whether anything is kept of the key."""
+        """True if anything is kept of the key."""
         return (
             key in self.streams
             or key in self.strings
@@ -152,8 +152,10 @@ class Keyspace:
         self.now = now
         if now > self.arrival:
             self.arrival = now
-        self.touched.update(self.expiry.advance(now))
-        self.touched.update(self.string_expiry.advance(now))
+        for expiry in (self.expiry, self.string_expiry):
+            expiry.now = now
+            if expiry.coming or expiry.passed:
+                self.touched.update(expiry.look())
 
     def settle_heirs(self) -> None:
         """Others may act for removed regions: some keys fall to this region to delete.  O(due)."""
@@ -162,7 +164,7 @@ class Keyspace:
 
     @property
     def expiring_count(self) -> int:
-        """How many streams and strings have a deadline."""
+        """Number of streams and strings that have a deadline."""
         return len(self.expiry) + len(self.string_expiry)
 
     def mean_deadline(self) -> Millis | None:
@@ -172,20 +174,28 @@ class Keyspace:
         )
         return Millis(total_ms // count) if count else None
 
-    def next_deadline(self) -> Millis | None:
-        """When ``advance`` will find the next key; may be of a deadline long changed."""
-        times = self.expiry.next(), self.string_expiry.next()
-        return min((time for time in times if time is not None), default=None)
+    def next_deadline(self, *, may_expire: bool = True) -> Millis | None:
+        """Time at which the clock is to be told next; may be of a deadline long changed.
+
+        Args:
+            may_expire: keys that are due may be deleted from here, so if there are any: now.
+        """
+        expiry, strings = self.expiry, self.string_expiry
+        if may_expire and (expiry.due_here or strings.due_here):
+            return self.now
+        if not expiry.coming and not strings.coming:
+            return None
+        return Millis(min(one.coming[0][0] for one in (expiry, strings) if one.coming))
 
     # --- What was lost ------------------------------------------------------------------------
 
     def lost(self, key: bytes) -> Mapping[RegionId, int]:
-        """By origin the highest dot number of the key that a trim or a DEL removed."""
+        """Highest dot number of the key, by origin, that a trim or a DEL removed."""
         stream = self.streams.get(key)
         return self._trimmed.of(key) if stream is None else stream.lost
 
     def lost_of_gone(self, key: bytes) -> Mapping[RegionId, int]:
-        """What a stream that is gone had lost, as far as is remembered."""
+        """Losses of a stream that is gone, as far as they are remembered."""
         return self._trimmed.of(key)
 
     def gone(self) -> list[bytes]:
@@ -203,16 +213,27 @@ class Keyspace:
             stream.lost = self._trimmed.take(key)
             if key not in self.strings:
                 self._order.add(key)
+            self._check_order()
             self.expiry.note_begun(key)
         return stream
 
     def drop_if_gone(self, key: bytes, stream: Stream) -> None:
+        assert self.streams[key] is stream, "another stream has this key"
         if not stream.exists:
+            if stream.window is not None:
+                # It is dropped with the stream, and stands in an image of its own.
+                self._parts.note_producers(key)
             del self.streams[key]
             self._keep_lost(key, stream.lost)
             if key not in self.strings:
                 self._order.remove(key)
+            self._check_order()
             self.expiry.note_gone(key)
+
+    def _check_order(self) -> None:
+        """Check, as far as it is O(1), that ``_order`` holds exactly the keys of both."""
+        streams, strings, keys = len(self.streams), len(self.strings), len(self._order)
+        assert max(streams, strings) <= keys <= streams + strings
 
     def _keep_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it lost is remembered, and of another key not any more."""
@@ -227,18 +248,26 @@ class Keyspace:
             self._parts.settle(forgotten)
 
     def note_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
-        """Of a key without a stream: up to which dots it lost entries elsewhere."""
+        """Note up to which dots a key without a stream lost entries elsewhere."""
         assert key not in self.streams
         # It becomes the latest of those that are gone.
         self._trimmed.take(key)
         self._keep_lost(key, lost)
 
+    def forget_lost(self, key: bytes) -> None:
+        """Forget the losses of a key that is gone."""
+        self._trimmed.take(key)
+
     def take_in(self, aside: "Keyspace") -> None:
-        """Have the streams, strings and registers of keys of which nothing is kept here."""
+        """Take over the streams, strings and registers of keys that nothing is kept of here."""
+        assert self.streams.keys().isdisjoint(aside.streams), "a key is made twice"
+        assert self.strings.keys().isdisjoint(aside.strings)
+        assert self.registers.keys().isdisjoint(aside.registers)
         self.streams.update(aside.streams)
         self.strings.update(aside.strings)
         self.registers.update(aside.registers)
         self._order.take_in(aside._order)
+        self._check_order()
         self.touched.update(aside.touched)
         self.expiry.take_in(aside.expiry)
         self.string_expiry.take_in(aside.string_expiry)
@@ -257,6 +286,7 @@ class Keyspace:
         self.touched.discard(key)
         if is_known:
             self._order.remove(key)
+        self._check_order()
 
     def restore_stream(self, key: bytes, stream: Stream) -> None:
         """Put back a stream that a checkpoint has, the earliest first."""
@@ -264,7 +294,7 @@ class Keyspace:
         self._order.add(key)
 
     def restore_string(self, key: bytes, string: StringRegister) -> None:
-        """Put back a string, the earliest first, when all streams are there; call ``note_string``
+        """Put back a string, the earliest first, when all streams are back; call ``note_string``
         then."""
         self.strings[key] = string
         if key not in self.streams:
@@ -277,7 +307,8 @@ class Keyspace:
     # --- Strings that begin and end -----------------------------------------------------------
 
     def string_or_new(self, key: bytes) -> StringRegister:
-        """The string of a key; who gets a new one sets a value, and calls ``note_string``."""
+        """The string of a key; a caller that gets a new one sets a value, and calls
+        ``note_string``."""
         string = self.strings.get(key)
         if string is None:
             self._parts.note(key).string_order = self._parts.next_order()
@@ -288,6 +319,7 @@ class Keyspace:
 
     def note_string(self, key: bytes, string: StringRegister) -> None:
         """The string has changed: it may be gone, or end at another time."""
+        assert self.strings[key] is string, "another string has this key"
         if len(string):
             self.string_expiry.set(key, string.deadline(), exists=True)
             self.touched.update(self.string_expiry.look())
@@ -296,6 +328,7 @@ class Keyspace:
         self.string_expiry.forget(key)
         if key not in self.streams:
             self._order.remove(key)
+        self._check_order()
 
     # --- Registers ----------------------------------------------------------------------------
 
@@ -311,17 +344,18 @@ class Keyspace:
 
     def judge_deadline(self, key: bytes, registers: KeyRegisters) -> None:
         """The register has changed: another deadline may count now."""
+        assert self.registers[key] is registers, "other registers have this key"
         self.expiry.set(key, registers.deadline(), exists=key in self.streams)
         self.touched.update(self.expiry.look())
 
     def idmp_duration_of(self, key: bytes) -> int:
-        """For how many seconds a stream recognises idempotent ids."""
+        """Number of seconds for which a stream recognises idempotent ids."""
         registers = self.registers.get(key)
         values = () if registers is None else registers.idmp_duration_s.values.values()
         return max(values, default=self.idmp_duration_s)
 
     def idmp_maxsize_of(self, key: bytes) -> int:
-        """How many idempotent ids of a producer a stream recognises."""
+        """Number of idempotent ids of a producer that a stream recognises."""
         registers = self.registers.get(key)
         values = () if registers is None else registers.idmp_maxsize.values.values()
         return max(values, default=self.idmp_maxsize)
@@ -338,7 +372,7 @@ class Keyspace:
 
 
 class _Hidden:
-    """The keys that exist and of which nothing is shown, as their time is over."""
+    """The keys that exist and show nothing, as they have expired."""
 
     __slots__ = ("_keys",)
 

@@ -1,17 +1,16 @@
-"""Registers of a key that keep every value nobody has overwritten: expiry, XCFGSET.
+"""Registers of a key that keep every value that is not overwritten: expiry, XCFGSET.
 
-A value is overwritten by one that had observed it.  Of values that regions set without knowing of
-each other's all are kept, and the one that counts is chosen when somebody asks.  Keeping only the
-winner would not do:
+A value is overwritten by one that had observed it.  Concurrent values are all kept; the one that
+counts is chosen when the register is read.  Keeping only the winner would not do:
 
     R1 sets A (deadline 900), R2 concurrently B (500); R3, having observed A only, sets C (100).
-    Who keeps winners has dropped B when C overwrites A, and is left with C; who heard C before B
-    has both, and B counts.
+    A region that keeps winners has dropped B when C overwrites A, and is left with C; one that
+    heard C before B has both, and B counts.
 
-A DeleteKey drops all values, also those it had not observed (delete-wins): an orphan deadline
-would otherwise delete a stream that somebody begins later under the same name.  An ExpireKey drops
-those it had observed.  A write to a key that has only registers left clears them first.
-Source: ``rules`` 7 and 8.
+A DeleteKey drops all values, also those it had not observed (delete-wins): an orphan deadline would
+otherwise delete a stream that is begun later under the same name.  An ExpireKey drops those it had
+observed.  A write to a key that has only registers left clears them first.  Source: ``rules`` 7 and
+8.
 """
 
 from typing import Generic, TypeVar
@@ -32,6 +31,7 @@ class MultiValue(Generic[V]):
 
     def set(self, dot: Dot, value: V, context: VersionVector) -> None:
         """Overwrite what the context covers."""
+        assert not covers_dot(context, dot), "an effect has not observed itself"
         self.forget_covered_by(context)
         self.values[dot] = value
 
@@ -73,7 +73,7 @@ class KeyRegisters:
 
 
 def deadline_that_counts(expiry: MultiValue[Millis | None]) -> tuple[Millis, Dot] | None:
-    """Of an expiry register: PERSIST beats every deadline, else the latest counts.
+    """Deadline that counts of an expiry register: PERSIST beats every one, else the latest counts.
 
     Returns:
         The deadline and the dot that set it, of equal ones the lowest; None: there is no end.

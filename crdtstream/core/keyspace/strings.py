@@ -1,14 +1,14 @@
-"""The string of a key: a register that keeps every value nobody has overwritten (``rules`` 23).
+"""The string of a key: a register that keeps every value that is not overwritten (``rules`` 23).
 
     R1  1:7  SET k a PX 900   ──╲╱──>  both regions hold  1:7 a, until …900
     R2  2:3  SET k b          ──╱╲──>                     2:3 b
                                        and show a: of concurrent values the lowest dot counts
 
 A value is overwritten by a SET that had observed it, and removed by a DEL that had.  It has its own
-deadlines, which go with it.  If the deadlines were the key's, as a stream's are, a DEL elsewhere
-would take the deadline of a lock that it had not observed, and leave the lock for good.
+deadlines, which are dropped with it.  If the deadlines were the key's, as a stream's are, a DEL
+elsewhere would take the deadline of a lock that it had not observed, and leave the lock for good.
 
-Always so: a register that is kept has a value; who removes the last one drops the register.
+Always so: a register that is kept has a value; removing the last one drops the register.
 """
 
 from collections.abc import Iterator
@@ -54,12 +54,12 @@ class StringRegister:
 
     @property
     def dot(self) -> Dot:
-        """That of the value that counts."""
+        """Dot of the value that counts."""
         return min(self._values)
 
     @property
     def data(self) -> bytes:
-        """What GET shows."""
+        """The bytes that GET returns."""
         return self._values[min(self._values)].data
 
     def deadline(self) -> tuple[Millis, Dot] | None:
@@ -74,6 +74,7 @@ class StringRegister:
         self._values[dot] = value = StringValue(data)
         if deadline is not None:
             value.expiry.set(dot, deadline, {})
+        assert not covers_dot(context, dot), "an effect has not observed itself"
 
     def set_expiry(self, dot: Dot, deadline: Millis | None, context: VersionVector) -> None:
         """Set the deadline of the values that the context covers."""
@@ -89,12 +90,12 @@ class StringRegister:
             }
 
     def replace_values(self, values: dict[Dot, StringValue]) -> None:
-        """Have these values and no others."""
+        """Replace all values by these."""
         self._values = values
 
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def restore(self, dot: Dot, data: bytes, expiry: dict[Dot, Millis | None]) -> None:
-        """Put back a value that ``values`` told."""
+        """Put back a value that ``values`` returned."""
         self._values[dot] = value = StringValue(data)
         value.expiry.values = expiry

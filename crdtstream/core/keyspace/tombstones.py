@@ -1,9 +1,9 @@
-"""What delete-wins must remember: destroys that a create may not have observed.
+"""Tombstones, which delete-wins needs: destroys that a create may not have observed.
 
 A tombstone is the dot of a DestroyGroup (of one group) or of a DeleteKey (of every group of its
 key).  Per name only the greatest dot of each origin is kept: a create's context that covers it
-covers the smaller ones too.  A tombstone goes once it is causally stable, because then no create
-can arrive that had not observed it.
+covers the smaller ones too.  A tombstone is dropped once it is causally stable: then no create can
+arrive that had not observed it.
 """
 
 from collections import deque
@@ -18,20 +18,20 @@ NO_DOTS: Mapping[bytes | None, VersionVector] = {}
 class Tombstones:
     """Tombstones by key and group of it (group None: the key itself)."""
 
-    __slots__ = ("_by_key", "_count", "_queues")
+    __slots__ = ("_by_key", "_queues", "count")
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, dict[bytes | None, MutableVersionVector]] = {}
-        self._count = 0
+        self.count = 0
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
         self._queues: dict[RegionId, deque[tuple[int, bytes, bytes | None]]] = {}
 
     def __len__(self) -> int:
-        """How many keys and groups have some."""
-        return self._count
+        """Number of keys and groups that have tombstones."""
+        return self.count
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether the key or a group of it has some."""
+        """True if the key or a group of it has tombstones."""
         return key in self._by_key
 
     def of(self, key: bytes) -> Mapping[bytes | None, VersionVector]:
@@ -42,7 +42,9 @@ class Tombstones:
         groups = self._by_key.setdefault(key, {})
         if group not in groups:
             groups[group] = {}
-            self._count += 1
+            self.count += 1
+        assert groups[group].get(dot.region, 0) < dot.n, "an origin's dots ascend"
+        assert self.count >= len(self._by_key)
         groups[group][dot.region] = dot.n
         self._queues.setdefault(dot.region, deque()).append((dot.n, key, group))
 
@@ -51,8 +53,13 @@ class Tombstones:
         if self._by_key.get(key, {}).get(group, {}).get(dot.region, 0) < dot.n:
             self.add(dot, key, group)
 
+    def forget(self, key: bytes) -> None:
+        """Nothing counts that was remembered of the key and its groups."""
+        self.count -= len(self._by_key.pop(key, {}))
+        assert self.count >= len(self._by_key)
+
     def observed_by(self, context: VersionVector, key: bytes, group: bytes | None = None) -> bool:
-        """Whether an effect with this context had observed every destroy of the key and group."""
+        """True if an effect with this context had observed every destroy of the key and group."""
         groups = self._by_key.get(key)
         return groups is None or all(
             covers(context, groups.get(name, {})) for name in {None, group}
@@ -62,7 +69,7 @@ class Tombstones:
         """Drop what the causally stable version vector covers.
 
         Args:
-            note: told of each key, before something of it goes.
+            note: called with each key, before something of it is dropped.
         """
         for region, queue in self._queues.items():
             n_stable = stable.get(region, 0)
@@ -86,14 +93,15 @@ class Tombstones:
         del dots[region]
         if not dots:
             del groups[group]
-            self._count -= 1
+            self.count -= 1
             if not groups:
                 del self._by_key[key]
+        assert self.count >= len(self._by_key)
 
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def restore(self, key: bytes, tombstones: Iterator[tuple[bytes | None, VersionVector]]) -> None:
-        """Put back what ``of`` told; ``restore_order`` once all are there."""
+        """Put back what ``of`` returned; call ``restore_order`` once all are back."""
         for group, dots in tombstones:
             for region, n in dots.items():
                 self.add(Dot(region, n), key, group)

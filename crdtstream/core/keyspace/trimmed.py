@@ -1,8 +1,8 @@
-"""Up to which dots a trim or a DEL removed entries of streams that are gone.
+"""Losses of streams that are gone: the dots up to which a trim or a DEL removed entries.
 
-Readers by dots (cursors, the query service) learn from it that they missed something.  A stream
-that is there keeps this itself (``Stream.lost``).  Keys come and go without end, so of the streams
-that are gone only the latest are remembered.
+Readers by dots (cursors, the query service) learn from it that they missed something.  An existing
+stream keeps this itself (``Stream.lost``).  Keys are made and deleted without end, so of the
+streams that are gone only the latest are remembered.
 """
 
 from collections import OrderedDict
@@ -15,12 +15,13 @@ KEYS_MAX: Final = Size(10_000, least=1)
 
 
 class TrimmedKeys:
-    """By key and origin the highest dot number that a trim or a DEL removed."""
+    """Highest dot number, by key and origin, that a trim or a DEL removed."""
 
     __slots__ = ("_by_key",)
 
     def __init__(self) -> None:
-        self._by_key: OrderedDict[bytes, dict[RegionId, int]] = OrderedDict()
+        # Origins and numbers by turns: a dictionary for each key takes four times as much.
+        self._by_key: OrderedDict[bytes, tuple[int, ...]] = OrderedDict()
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
@@ -29,7 +30,7 @@ class TrimmedKeys:
         return sorted(self._by_key)
 
     def of(self, key: bytes) -> dict[RegionId, int]:
-        return self._by_key.get(key, {})
+        return _unpacked(self._by_key.get(key, ()))
 
     @property
     def to_forget(self) -> bytes | None:
@@ -38,15 +39,24 @@ class TrimmedKeys:
 
     def keep(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
+        assert key not in self._by_key, "a stream that exists keeps its losses itself"
         if lost:
-            self._by_key[key] = lost
+            self._by_key[key] = _packed(lost)
             if len(self._by_key) > KEYS_MAX.value:
                 self._by_key.popitem(last=False)
 
     def take(self, key: bytes) -> dict[RegionId, int]:
-        """The stream is there again, and keeps it from now on."""
-        return self._by_key.pop(key, {})
+        """The stream exists again, and keeps it from now on."""
+        return _unpacked(self._by_key.pop(key, ()))
 
     def restore(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """Put back what was kept, the key that is gone the longest first."""
-        self._by_key[key] = lost
+        self._by_key[key] = _packed(lost)
+
+
+def _packed(lost: dict[RegionId, int]) -> tuple[int, ...]:
+    return tuple([number for pair in lost.items() for number in pair])
+
+
+def _unpacked(numbers: tuple[int, ...]) -> dict[RegionId, int]:
+    return {RegionId(numbers[at]): numbers[at + 1] for at in range(0, len(numbers), 2)}

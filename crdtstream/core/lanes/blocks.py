@@ -2,15 +2,15 @@
 
 A *block* is the entries with short fields, below LONG bytes, among 256 dot numbers (n // 256).  An
 entry with long fields is a block of its own.  The digest of a lane is the sum of its blocks'
-digests, modulo 2**128, so it depends neither on the order in which they are added nor on where
-macro nodes begin; and a macro node that shares no block with its neighbours keeps its part of the
-sum, also while its entries are on disk.  Compaction cuts lanes between blocks.
+digests, modulo 2**128.  So it depends neither on the order in which they are added nor on where
+macro nodes begin.  A macro node that shares no block with its neighbours keeps its part of the sum,
+also while its entries are on disk.  Compaction cuts lanes between blocks.
 
 Why short and long: blocks of few entries cost more to hash, and blocks of many with long fields
 could not be kept in one macro node.
 
-Hashed of a block: its kind, how many entries, the columns ms, seq, n (8 bytes each), lengths (4)
-and fields, then of each entry that has one its dot number with its producer and idempotent id.
+Hashed of a block: its kind, the number of entries, the columns ms, seq, n (8 bytes each), lengths
+(4) and fields.  Then, for each entry that has an idempotent id: its dot number, producer and id.
 Numbers are little-endian, texts have their length in front.
 """
 
@@ -34,7 +34,7 @@ DIGEST_MASK: Final = (1 << 8 * DIGEST_BYTES) - 1
 
 
 class Piece(NamedTuple):
-    """What one macro node has of a block, column by column."""
+    """A macro node's piece of a block, column by column."""
 
     entries: int
     columns: tuple[bytes, bytes, bytes, bytes, bytes | bytearray, bytes]
@@ -61,7 +61,7 @@ def sum_of(node: NodeColumns) -> int:
 
 
 def sum_of_joined(nodes: Sequence[NodeColumns]) -> int:
-    """The sum of neighbouring nodes' blocks, each of which shares a block with the next one."""
+    """The sum of the blocks of neighbouring nodes that each share a block with the next one."""
     total = 0
     open_block = -1
     pieces: list[Piece] = []
@@ -121,17 +121,17 @@ def long_pieces(node: NodeColumns) -> Iterator[tuple[int, Piece]]:
 
 
 def digest_of_block(pieces: Sequence[Piece]) -> int:
-    """Of a block of short entries, in whichever pieces it came."""
+    """Digest of a block of short entries, whatever its pieces."""
     return _digest(b"block", pieces)
 
 
 def digest_of_long(piece: Piece) -> int:
-    """Of an entry with long fields."""
+    """Digest of an entry with long fields."""
     return _digest(b"entry", [piece])
 
 
 def digest_of_entry(node: NodeColumns, at: int) -> int:
-    """Of one entry, as if it were alone in its block."""
+    """Digest of one entry, as if it were alone in its block."""
     piece = _piece(node, range(at, at + 1))
     return digest_of_block([piece]) if node.lengths[at] < LONG else digest_of_long(piece)
 

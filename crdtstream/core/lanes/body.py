@@ -43,6 +43,10 @@ def _width(value: int) -> int:
 
 def encode_body(columns: NodeColumns) -> bytes:
     """The entries of a warm columns."""
+    fields = columns.live_fields()
+    # An error here is found when the entries are read, weeks after the log is cut.
+    assert len(columns.n) == len(columns.ms) == len(columns.seq) == len(columns.lengths)
+    assert len(fields) == sum(columns.lengths), "entries without their fields"
     parts: list[bytes | bytearray] = []
     if columns.n[-1] - columns.n[0] + 1 != len(columns.n):
         _put(parts, _distances(columns.n))
@@ -54,7 +58,7 @@ def encode_body(columns: NodeColumns) -> bytes:
     for column in (arrivals[::2], arrivals[1::2]):
         _put_ascending(parts, column)
     _put_names(parts, columns.idempotent or {}, columns.numbered or [])
-    parts.append(columns.live_fields())
+    parts.append(fields)
     return b"".join(parts)
 
 
@@ -158,7 +162,7 @@ def _id(ms: int, seq: int) -> int:
 
 
 def _ascend(ms: "array[int]", seq: "array[int]") -> bool:
-    """Whether IDs ascend strictly, whose ms never descend."""
+    """True if the IDs ascend strictly; their ms never descend."""
     halves = zip(pairwise(ms), pairwise(seq), strict=True)
     return all(earlier < later or low < high for (earlier, later), (low, high) in halves)
 

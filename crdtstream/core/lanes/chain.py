@@ -3,15 +3,15 @@
     rax       the first ID that a node ever held → the node: look-ups by ID and by dot number
     chain     head ⇄ … ⇄ tail: walking needs no tree, and the tail, where appends go, is reached
               at once
-    segments  how many entries some 256 neighbours have together.  To tell how many entries lie
-              behind a node, the nodes of its segment are walked, and the other segments' counts
-              are added up.
+    segments  how many entries some 256 neighbours have together.  To count the entries behind a
+              node, the nodes of its segment are walked, and the other segments' counts are added
+              up.
 
 Always so:
   * No macro node is empty.
   * Keys ascend along the chain, and the rax has exactly the nodes that are in it.
-  * A node that was taken out has no neighbours, and nobody who is told of nodes (``limits.py``)
-    knows it any more.
+  * A node that was taken out has no neighbours, and no object that nodes are reported to
+    (``limits.py``) knows it any more.
 """
 
 from bisect import bisect_right
@@ -40,7 +40,7 @@ class NodeChain:
     Attributes:
         region: the origin.
         owner: the number of its key.
-        limits: how full nodes get, and what is told of them.
+        limits: how full nodes get, and what they are reported to.
         head, tail: the first macro node and the last one, None in an empty lane.
         length: live entries.
     """
@@ -122,7 +122,8 @@ class NodeChain:
         by_id = self._floor(within.start)
         return by_dot if by_id is None or by_id.key < by_dot.key else by_id
 
-    def _nodes_within(self, within: Within) -> Iterator[MacroNode]:
+    def nodes_within(self, within: Within) -> Iterator[MacroNode]:
+        """Nodes that have entries within the bounds, or may have."""
         node = self._first_node(within)
         while node is not None and node.first_n <= within.upto_n and node.first_id <= within.end:
             if node.last_n > within.above_n and node.last_id >= within.start:
@@ -130,7 +131,7 @@ class NodeChain:
             node = node.next
 
     def _cut_by(self, *, up_to: StreamId, n_max: int) -> list[MacroNode]:
-        """The macro node, if it is cold, of which a prefix takes a part."""
+        """The macro node that a prefix takes a part of, if it is cold."""
         if not self.limits.residency.cold_count:
             return []
         by_id = self._floor(up_to)
@@ -143,7 +144,7 @@ class NodeChain:
         return [node] if node.first_id <= up_to else []
 
     def count_above(self, entry_id: StreamId) -> int:
-        """How many entries have a greater ID.
+        """Number of entries that have a greater ID.
 
         O(log n + macro nodes of a segment + segments): below 0.1 ms among 62,500 nodes.
         """
@@ -162,7 +163,9 @@ class NodeChain:
             before += len(left)
             behind += len(right)
             left, right = left.prev, right.next
-        return behind if right is None else self.length - before
+        count = behind if right is None else self.length - before
+        assert 0 <= count <= self.length
+        return count
 
     # --- Putting in, replacing, taking out ----------------------------------------------------
 
@@ -172,6 +175,9 @@ class NodeChain:
         while self._bounds and (self.tail is None or self._bounds[-1] >= node.key):
             self._bounds.pop()
             self._counts.pop()
+        assert self.tail is None or self.tail.key < node.key, "keys ascend along the chain"
+        assert node.prev is None, "it has neighbours elsewhere"
+        assert node.next is None
         if self._linked >= SEGMENT_NODES.value and self.tail is not None:
             self._counts.append(self.length - sum(self._counts))
             self._bounds.append(node.key)
@@ -186,16 +192,22 @@ class NodeChain:
         self._rax.insert(node.key, node)
 
     def _count_less(self, node: MacroNode, count: int) -> None:
-        """A macro node has fewer entries, or it goes; ``length`` is up to the caller."""
+        """A macro node has fewer entries, or is removed; ``length`` is up to the caller."""
         if self._bounds:
             at = bisect_right(self._bounds, node.key)
             if at < len(self._counts):
                 self._counts[at] -= count
+                assert self._counts[at] >= 0, "a segment has lost more than it had"
                 if not at and not self._counts[0]:
                     del self._bounds[0], self._counts[0]
 
     def replace(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
         """Put macro nodes with the same entries in the place of neighbours (``compaction.py``)."""
+        assert sum(map(len, old)) == sum(map(len, new)), "other entries than before"
+        assert old[0].first_id == new[0].first_id
+        assert old[-1].last_id == new[-1].last_id
+        assert old[-1].last_n == new[-1].last_n
+        assert all(left.next is right for left, right in pairwise(old)), "they are no neighbours"
         before, after = old[0].prev, old[-1].next
         # They may stand in other segments.
         self._count_again(old, new)
@@ -225,7 +237,9 @@ class NodeChain:
                         self._counts[at] += sign * len(node)
 
     def _unlink(self, node: MacroNode) -> None:
-        """Take out a macro node all of whose entries go (I6)."""
+        """Take out a macro node all of whose entries are removed (I6)."""
+        assert node.prev is not None or self.head is node, "it is not in this lane"
+        assert node.next is not None or self.tail is node
         if node.prev is None:
             self.head = node.next
         else:
@@ -236,11 +250,19 @@ class NodeChain:
             node.next.prev = node.prev
         self._rax.remove(node.key)
         self._drop(node)
+        assert (self.head is None) == (not len(self._rax))
 
     def _clear(self) -> None:
         """Remove all: without taking the rax apart, node by node."""
-        for node in list(self.macro_nodes()):
+        node = self.head
+        count = 0
+        while node is not None:
+            # It forgets its neighbours.
+            after = node.next
             self._drop(node)
+            node = after
+            count += 1
+        assert count == len(self._rax), "the rax has exactly the nodes of the chain"
         self._rax = Rax()
         self.head = self.tail = None
         self.length = 0

@@ -1,17 +1,20 @@
-"""Entries that are not in memory: what a command says that needs some.
+"""Entries that are not in memory: the errors of a command that needs some.
 
-Columns of a macro node that is on disk only cannot be read.  Who tries gets a ``ColdError`` before
-it has changed anything (I10), the images it names are fetched, and it is run again.  Where nobody
-can wait they are read in place, and who needs one that cannot be read gets an ``UnreadableError``.
+Columns of a macro node that is on disk only cannot be read.  A command that needs them gets a
+``ColdError`` before it has changed anything (I10); the images that it names are fetched, and the
+command is run again.  If the caller cannot wait, they are read in place; an image that cannot be
+read raises ``UnreadableError``.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from crdtstream.core.size import Size
 
-# Who still needs more after so many fetches is given its entries in place: with little memory the
-# first ones may be gone again before the last ones come.
+# A command that still needs more after this number of fetches reads its entries in place: with
+# little memory the first ones may be gone again before the last ones come.
 TRIES_MAX: Final = Size(24, least=1)
 
 
@@ -28,8 +31,10 @@ class ColdError(Exception):
         self.images = tuple(images)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class UnreadableError(Exception):
     """Entries are needed that cannot be read from disk; the text says which, and why.
 
-    Whoever raises it has changed nothing, as with ``ColdError``.
+    As with ``ColdError``, nothing has changed.  The store raises a kind of its own, which compiled
+    code takes for this one only if it is told that there are others.
     """

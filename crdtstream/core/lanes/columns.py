@@ -1,7 +1,7 @@
 """The columns of a macro node: its entries, while they are in memory; see ``lane.py``.
 
-The arrays may be changed in place, by who knows that the node is open.  Of a closed one they are as
-small as they can be: numbers of other types than an open node has, a range of dot numbers.
+The arrays may be changed in place only while the node is open.  Of a closed one they are as small
+as they can be: numbers of other types than an open node has, a range of dot numbers.
 """
 
 from array import array
@@ -27,7 +27,7 @@ class NodeColumns:
     Attributes:
         holes_bytes: bytes of ``fields`` that no entry has any more.
         growing_n: the column ``n`` itself while the node is open.  That of a closed node may be a
-            range, which takes no memory; nobody appends to it.
+            range, which takes no memory; nothing is appended to it.
     """
 
     __slots__ = (
@@ -96,7 +96,7 @@ class NodeColumns:
         return self.fields[start : start + self.lengths[index]]
 
     def matching(self, index: int, ids: Ids, at: int) -> int:
-        """How many of the IDs from ``at`` on stand here, one after the other, from ``index`` on."""
+        """Number of IDs from ``at`` on that stand here, one after the other, from ``index`` on."""
         most = min(len(self.ms) - index, len(ids) - at)
         if (
             isinstance(ids, IdColumns)
@@ -112,24 +112,24 @@ class NodeColumns:
         return count
 
     def places(self, ids: IdColumns) -> list[int]:
-        """Where each of the IDs stands, -1 for one that is not here."""
+        """Index of each of the IDs, -1 for one that is not here."""
         where = dict(zip(zip(self.ms, self.seq, strict=True), count(), strict=False))
         return [where.get(pair, -1) for pair in zip(ids.ms, ids.seq, strict=True)]
 
     def arrived_at(self, index: int) -> Millis:
-        """When the entry came to this region, by its clock; 0 if that is not known."""
+        """Time at which the entry came to this region, by its clock; 0 if unknown."""
         at = bisect_right(self.arrivals[::2], self.n[index])
         return Millis(self.arrivals[2 * at - 1]) if at else Millis(0)
 
     def idempotent_at(self, index: int) -> IdempotentId | None:
-        """What the producer of an entry calls it."""
+        """The name that an entry's producer gave it; None: none."""
         row = self.numbered_at(index)
         if row is not None:
             return row.name(0)
         return None if self.idempotent is None else self.idempotent.get(self.n[index])
 
     def numbered_at(self, index: int) -> Numbered | None:
-        """Which row of a numbered producer an entry is; None: of none."""
+        """Row of a numbered producer that an entry is; None: it is none."""
         if self.numbered is None:
             return None
         n = self.n[index]
@@ -154,13 +154,14 @@ class NodeColumns:
     # --- Removing -----------------------------------------------------------------------------
 
     def remove(self, start: int, stop: int) -> None:
-        """Remove the entries of a slice; the fields' bytes go once half of them are holes."""
+        """Remove the entries of a slice; fields' bytes are dropped once half of them are holes."""
         if self.idempotent is not None:
             self._remove_names(self.n[start:stop])
         self.holes_bytes += sum(self.lengths[start:stop])
         del self.ms[start:stop], self.seq[start:stop]
         self._remove_n(start, stop)
         del self.starts[start:stop], self.lengths[start:stop]
+        assert self.holes_bytes <= len(self.fields)
         if 2 * self.holes_bytes > len(self.fields):
             self._close_holes()
 
@@ -181,6 +182,8 @@ class NodeColumns:
             self.growing_n[:] = n
         else:
             self.n = n
+        assert len(self.ms) == len(self.seq) == len(self.n) == len(self.lengths)
+        assert self.holes_bytes <= len(self.fields)
         if 2 * self.holes_bytes > len(self.fields):
             self._close_holes()
 
@@ -196,7 +199,7 @@ class NodeColumns:
         if self.n is self.growing_n:
             del self.growing_n[start:stop]
         elif not start:
-            # Of a range both ends may go, and it is still one.
+            # A range may lose entries at both ends, and is still one.
             self.n = self.n[stop:]
         elif stop == len(self.n):
             self.n = self.n[:start]
@@ -210,10 +213,12 @@ class NodeColumns:
         for index, length in enumerate(self.lengths):
             self.starts[index] = end
             end += length
+        assert end == len(self.fields)
 
 
 def part_of(columns: NodeColumns, start: int, stop: int) -> NodeColumns:
     """Some of the entries, with their names, as columns of their own; no times of arrival."""
+    assert 0 <= start < stop <= len(columns.ms)
     first_n, last_n = columns.n[start], columns.n[stop - 1]
     lengths = columns.lengths[start:stop]
     fields = bytearray().join([columns.fields_at(at) for at in range(start, stop)])

@@ -7,9 +7,9 @@ closed neighbours are put together, as a log-structured merge tree would:
     weights in KiB     … 128 128 | 80 | 40 | 12 | 3 4 3 4    what weighs half a full node stays
                                                   └─────┘    four and more of a kind become one
 
-A merge takes the longest stretch of small nodes, up to the newest, of which none weighs more than a
-quarter of all; or, when together they would fill a node, all of them.  So an entry is written again
-a few times at most: each time its node becomes four times as heavy, or is full.
+A merge takes the longest stretch of small nodes, up to the newest, in which none weighs more than a
+quarter of all.  If together they would fill a node, it takes all of them.  So an entry is written
+again a few times at most: each time its node becomes four times as heavy, or is full.
 
 Full nodes end where a block of the digest does (``blocks.py``), if one does near.
 """
@@ -35,8 +35,9 @@ from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.size import Size
 
-# A full node: whichever comes first.  1,600 entries are six blocks and a bit; so many of sensor
-# readings, of some 80 bytes, are to fit, as each node on disk takes a good 1,000 bytes of memory.
+# A full node: whichever comes first.  1,600 entries are six blocks and a bit; that many sensor
+# readings, of some 80 bytes each, are to fit, as each node on disk takes a good 1,000 bytes of
+# memory.
 FULL_BYTES: Final = Size(1 << 17, least=1)
 # Half of that, if they have idempotent ids, which take as long again.
 FULL_ENTRIES: Final = Size(1600, least=1)
@@ -46,7 +47,7 @@ OVERWEIGHT: Final = Size(4, least=1)
 # Of a longer stretch of small nodes the rest is for the next step.
 STRETCH_NODES_MAX: Final = Size(256, least=2)
 STRETCH_BYTES_MAX: Final = Size(1 << 17, least=1)
-# A step in which nothing is put together ends when so many nodes were looked at.
+# A step in which nothing is put together ends after this number of nodes.
 LOOKED_AT_MAX: Final = Size(256, least=1)
 
 
@@ -63,21 +64,21 @@ def small_bytes() -> int:
 class Compaction:
     """One round: puts together what is small when it begins.
 
-    Writers who are quicker than it leave their small nodes to the next round, so that it ends.
+    Small nodes that writers make while it runs are left to the next round, so that it ends.
     """
 
     __slots__ = ("_left", "_limits")
 
     def __init__(self, limits: NodeLimits) -> None:
         self._limits = limits
-        # As many nodes as were there are looked at: the oldest come first.
+        # It looks at as many nodes as there were at the start: the oldest come first.
         self._left = len(limits.small)
 
     def go_on(self, is_over: Callable[[], bool]) -> bool:
         """Take steps, of a millisecond or two each, until ``is_over``.
 
         Returns:
-            Whether the round is over.
+            True if the round is finished.
         """
         small = self._limits.small
         while self._left > 0:
@@ -103,7 +104,7 @@ def compact(limits: NodeLimits) -> bool:
     """
     looked_at = 0
     while limits.small and looked_at < LOOKED_AT_MAX.value:
-        # The oldest first: what is left of a long stretch goes with what comes behind it.
+        # The oldest first: the rest of a long stretch is joined with what comes behind it.
         node, _ = limits.small.popitem(last=False)
         looked_at += 1
         if not _is_small(node):
@@ -124,7 +125,7 @@ def _weight(node: MacroNode) -> int:
 
 
 def _is_small(node: MacroNode) -> bool:
-    """Whether it is there to be put together with others."""
+    """True if the node may be put together with others: in memory, closed and small."""
     return (
         node.counted_as in (State.WARM, State.PACKED)
         and node.is_closed
@@ -151,7 +152,7 @@ def _stretch(node: MacroNode) -> list[MacroNode]:
 
 
 def _chosen(weights: list[int]) -> int:
-    """How many of them, from the end, are put together; 0: none."""
+    """Number of nodes, from the end, that are put together; 0: none."""
     if sum(weights) >= FULL_BYTES.value:
         return len(weights)
     chosen = total = heaviest = 0
@@ -169,16 +170,19 @@ def _chosen(weights: list[int]) -> int:
 def _merge(stretch: list[MacroNode]) -> None:
     """Replace neighbouring nodes by others with the same entries, as few as can be."""
     columns = _joined(stretch)
+    assert len(columns.n) == sum(map(len, stretch))
     has_names = columns.idempotent or columns.numbered
     entries_max = FULL_ENTRIES.value // 2 if has_names else FULL_ENTRIES.value
     cuts = _cuts(columns.n, columns.lengths, entries_max)
     last = stretch[-1]
     if len(cuts) > 1 and last.next is not None and _is_small(last.next):
-        # The rest goes with what comes behind, so that it may end between blocks: it has to be
+        # The rest is joined with what comes behind, so that it may end between blocks: it has to be
         # small, then.
         start, stop = cuts[-1]
         middle = (start + stop + 1) // 2
         cuts[-1:] = [one for one in ((start, middle), (middle, stop)) if one[0] < one[1]]
+    assert cuts[0][0] == 0, "the first entries are left out"
+    assert cuts[-1][1] == len(columns.n), "the last entries are left out"
     pieces = [_piece(columns, start, stop) for start, stop in cuts]
     merged: list[MacroNode] = []
     for piece in pieces:
@@ -221,6 +225,7 @@ def _piece(columns: NodeColumns, start: int, stop: int) -> NodeColumns:
     if last_n - first_n + 1 == len(n):
         n = range(first_n, last_n + 1)
     begin, end = columns.starts[start], columns.starts[stop]
+    assert end - begin == sum(columns.lengths[start:stop]), "fields have holes, or are missing"
     starts = [at - begin for at in columns.starts[start:stop]]
     arrivals = columns.arrivals
     arrived = arrivals[::2]
@@ -253,6 +258,7 @@ def _cuts(n: Sequence[int], lengths: "array[int]", entries_max: int) -> list[tup
     start = 0
     while start < len(n):
         stop = _full_at(ends, start, FULL_BYTES.value, entries_max)
+        assert start < stop <= len(n), "a node without entries"
         if stop < len(n):
             furthest = _full_at(
                 ends, start, OVERWEIGHT.value * FULL_BYTES.value, OVERWEIGHT.value * entries_max
@@ -265,13 +271,13 @@ def _cuts(n: Sequence[int], lengths: "array[int]", entries_max: int) -> list[tup
 
 
 def _full_at(ends: list[int], start: int, bytes_max: int, entries_max: int) -> int:
-    """Where a node ends that begins at ``start``; it has one entry at least."""
+    """Index where a node that begins at ``start`` ends; it has at least one entry."""
     by_bytes = bisect_right(ends, ends[start] + bytes_max) - 1
     return max(start + 1, min(by_bytes, start + entries_max))
 
 
 def _is_between_blocks(short: list[int], n: int) -> bool:
-    """Whether no block has entries on both sides of a dot number, which is behind the seam.
+    """True if no block has entries on both sides of a dot number, which is behind the seam.
 
     Args:
         short: dot numbers of all entries with short fields, ascending.

@@ -28,7 +28,7 @@ HEAD_BYTES: Final = _HEAD.size
 
 
 class Header(NamedTuple):
-    """What is known of a macro node without its entries.
+    """The facts of a macro node that are known without its entries.
 
     Attributes:
         first_id, last_id, first_n, last_n: of its first and its last entry.
@@ -98,7 +98,7 @@ def encode_head(head: Head) -> bytes:
 
 
 def decode_head(data: bytes) -> Head:
-    """What ``encode_head`` made.
+    """Decode what ``encode_head`` made.
 
     Raises:
         ValueError: it is no such thing.

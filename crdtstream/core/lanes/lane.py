@@ -21,13 +21,13 @@ Always so:
   * IDs and dot numbers both ascend through the whole lane, so "up to this ID" and "covered by this
     context" are both prefixes of it.
   * No macro node is empty; they are chained in this order (``chain.py``).
-  * Entries are appended only to a node that was opened since the last cut: what a cut still needs
-    of a lane's end does not change, and an append has nothing to note.
+  * Entries are appended only to a node that was opened since the last cut.  So an append changes
+    nothing that a cut still has to write, and need not be noted.
 
-A closed node may be packed, or on disk only (``node.py``).  What walks a lane asks nodes for what
-is known of them without their entries, as long as that tells.  What changes a lane either needs no
-entry that is on disk, or raises ``ColdError`` before it has changed anything; ``needs_for_…`` tell
-beforehand which images have to be there.
+A closed node may be packed, or on disk only (``node.py``).  A walk of a lane asks nodes for what is
+known of them without their entries, as long as that is enough.  What changes a lane either needs no
+entry that is on disk, or raises ``ColdError`` before it has changed anything; ``needs_for_…`` say
+beforehand which images have to be fetched.
 """
 
 import operator
@@ -50,15 +50,17 @@ from crdtstream.core.ids import (
     StreamId,
 )
 from crdtstream.core.lanes.chain import NodeChain
+from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.slices import Slice, Within, bounds_in, bytes_of, prefix_of
+from crdtstream.core.ranges import Ranges
 from crdtstream.core.size import Size
 
 # What looking up one ID costs, in entries of a macro node that are put into a table.
 TABLE_ENTRIES_MIN: Final = Size(16, least=0)
-# What cutting out one entry costs, in entries whose columns are made anew.
+# Cost of cutting out one entry, in entries whose columns are made again.
 ROW_ENTRIES: Final = Size(32, least=1)
 
 
@@ -94,7 +96,7 @@ class Lane(NodeChain):
         super().__init__(region, limits, owner)
         self.entries_added = 0
         self.max_deleted_id = ID_MIN
-        # The index in its node that a look-up found last; who uses it looks what stands there.
+        # The index in its node that a look-up found last; before use, the entry there is checked.
         self._found_at = 0
 
     @property
@@ -110,15 +112,28 @@ class Lane(NodeChain):
     # --- Adding -------------------------------------------------------------------------------
 
     def append(self, entry_id: StreamId, n: int, fields: bytes, now: Millis) -> None:
-        """Add an entry above all others.  O(1) but for a new macro node once in a while."""
+        """Add an entry above all others.  O(1) except for a new macro node once in a while."""
+        self.append_halves(entry_id >> SEQ_BITS, entry_id & U64_MAX, n, fields, now)
+
+    def append_halves(self, ms: int, seq: int, n: int, fields: bytes, now: Millis) -> None:
+        """As ``append``, under the ID that has these halves."""
         node = self.tail
         length = len(fields)
-        if node is None or not self._has_room(node, length):
-            node = self._open_node(entry_id)
-        columns = node.columns
+        limits = self.limits
+        columns = None
+        # As ``_has_room`` asks, whose call takes as long.
+        if (
+            node is None
+            or node.open_in != limits.changes.epoch
+            or (node.added >= limits.entries_max > 0)
+            or (columns := node.here) is None
+            or (len(columns.fields) + length > limits.bytes_max > 0)
+        ):
+            node = self._open_node(StreamId(ms << SEQ_BITS | seq))
+            columns = node.columns
         column = columns.fields
-        columns.ms.append(entry_id >> SEQ_BITS)
-        columns.seq.append(entry_id & U64_MAX)
+        columns.ms.append(ms)
+        columns.seq.append(seq)
         columns.growing_n.append(n)
         columns.starts.append(len(column))
         columns.lengths.append(length)
@@ -131,28 +146,25 @@ class Lane(NodeChain):
         self.length += 1
         self.entries_added += 1
 
-    def extend(
-        self,
-        *,
-        ms: "array[int]",
-        seq: "array[int]",
-        lengths: "array[int]",
-        first_n: int,
-        fields: memoryview,
-        now: Millis,
-    ) -> None:
-        """Add a run of entries with consecutive dot numbers, column by column.
+    def extend(self, run: EntryRun, *, first_n: int, now: Millis) -> None:
+        """Add a run of entries with consecutive dot numbers.
 
-        The IDs must ascend and lie above the lane's last one (:func:`ascends` tells).
+        The IDs must ascend and lie above the lane's last one (see :func:`ascends`).
         """
+        ms, seq, lengths = run.ms, run.seq, run.lengths
+        # Its pieces are not copied before they are added.
+        fields = memoryview(run.fields)
         assert ms
         assert (ms[0] << SEQ_BITS | seq[0]) > self.last_id or not self.length  # I5
+        assert self.tail is None or first_n > self.tail.last_n  # I5
+        assert len(ms) == len(seq) == len(lengths)
         at = 0
         count = len(ms)
         entries_max = self.limits.entries_max or U64_MAX
         bytes_max = self.limits.bytes_max or U64_MAX
         # Where in `fields` each entry begins; the last number is where all end.
         offsets = list(accumulate(lengths, initial=0))
+        assert offsets[-1] == len(fields), "lengths are of other fields"
         while at < count:
             node = self.tail
             if node is None or not self._has_room(node, lengths[at]):
@@ -184,6 +196,7 @@ class Lane(NodeChain):
         found = self.find(entry_id)
         assert found is not None
         node = found[0]
+        assert node.n[found[1]] == n, "another entry has this ID"
         self._note(node)
         node.digest = None
         columns = node.columns
@@ -194,7 +207,9 @@ class Lane(NodeChain):
     def mark_numbered(self, first_n: int, count: int, first: Numbered) -> None:
         """Say of entries, just added, with consecutive dots, which rows of a producer they are."""
         within = Within(first_n - 1, first_n + count - 1)
-        for node, start, stop in self.slices(within, entries_max=count):
+        slices = self.slices(within, entries_max=count)
+        assert sum(stop - start for _, start, stop in slices) == count, "they were just added"
+        for node, start, stop in slices:
             self._note(node)
             node.digest = None
             columns = node.columns
@@ -204,7 +219,7 @@ class Lane(NodeChain):
             columns.numbered.append((n, stop - start, first.behind(n - first_n)))
 
     def remove_dots(self, first_n: int, count: int) -> list[StreamId]:
-        """Remove the entries with these dot numbers that are there; tell which."""
+        """Remove the entries with these dot numbers, if they are here; return which were."""
         within = Within(first_n - 1, first_n + count - 1)
         self.limits.residency.demand(self.needs_for_dots(first_n, count))
         removed: list[StreamId] = []
@@ -215,19 +230,50 @@ class Lane(NodeChain):
             removed += map(node.id_at, range(start, stop))
         for node, start, stop in slices:
             self._cut_out(node, start, stop)
+        assert len(removed) <= count
         return removed
+
+    def remove_ranges(self, gone: Ranges[int]) -> bool:
+        """Remove the entries whose dot numbers are in these ranges; were there any?
+
+        Macro nodes all of whose entries are removed are not read.
+
+        Raises:
+            UnreadableError: one that is cut was to be read in place, and cannot be.  Nothing has
+                changed then.
+
+        Cost: O(macro nodes + ranges), and a comparison for each entry of those that are cut.
+        """
+        cuts: list[tuple[MacroNode, list[int]]] = []
+        for node in self.macro_nodes():
+            rows: list[int] = []
+            for start, stop in gone.within(node.first_n, node.last_n + 1):
+                if start <= node.first_n and node.last_n < stop:
+                    # All of it: that is known without reading it.
+                    cuts.append((node, rows))
+                    break
+                rows += range(node.index_above(start - 1), node.index_above(stop - 1))
+            if rows:
+                cuts.append((node, rows))
+        for node, rows in cuts:
+            if len(rows) in (0, len(node)):
+                self._cut_out(node, 0, len(node))
+            else:
+                self._remove_of(node, rows, U64_MAX)
+        return bool(cuts)
 
     def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
         limits = self.limits
-        bytes_max = limits.bytes_max
-        return (
-            node.open_in == limits.changes.epoch
-            and (node.added < limits.entries_max or not limits.entries_max)
-            and (not bytes_max or len(node.fields) + more_bytes <= bytes_max)
-        )
+        if node.open_in != limits.changes.epoch:
+            return False
+        entries_max, bytes_max = limits.entries_max, limits.bytes_max
+        if entries_max and node.added >= entries_max:
+            return False
+        return not bytes_max or len((node.here or node.columns).fields) + more_bytes <= bytes_max
 
     def _open_node(self, entry_id: StreamId) -> MacroNode:
         limits = self.limits
+        assert self.tail is None or self.tail.last_id < entry_id  # I5
         node = MacroNode.opened(entry_id.to_bytes(KEY_BYTES, "big"), self, limits.changes.epoch)
         self._close_tail()
         self._link(node)
@@ -243,7 +289,7 @@ class Lane(NodeChain):
             self.limits.residency.note_closed(tail)
 
     def restore(self, heads: Iterable[tuple[int, bytes]]) -> None:
-        """Have the macro nodes that a checkpoint has of this lane, which must be empty.
+        """Take over the macro nodes that a checkpoint has of this lane, which must be empty.
 
         They come as image numbers and heads, in any order.  They are on disk only from then on.
 
@@ -266,7 +312,7 @@ class Lane(NodeChain):
             self.length += len(node)
 
     def take_over(self, node: MacroNode) -> None:
-        """Have a macro node of another region's state behind all others; no lane has it."""
+        """Append a macro node of another region's state, which no lane has, behind all others."""
         last = self.tail
         assert last is None or (last.last_id < node.key_id and last.last_n < node.first_n)  # I5
         limits = self.limits
@@ -274,12 +320,13 @@ class Lane(NodeChain):
         self._link(node)
         limits.residency.measure(node)
         limits.changes.note(node)
+        assert len(node), "no macro node is empty"  # I6
         self.length += len(node)
 
     # --- Removing -----------------------------------------------------------------------------
 
     def remove(self, entry_id: StreamId, *, n_max: int) -> int:
-        """Remove an entry if it is there and its dot number is at most ``n_max``.
+        """Remove an entry if it is here and its dot number is at most ``n_max``.
 
         Returns:
             Its dot number, 0 if nothing was removed.
@@ -295,7 +342,7 @@ class Lane(NodeChain):
         return n
 
     def remove_all(self, ids: Ids, *, n_max: int) -> Removed:
-        """Remove those of the entries that are there and whose dot numbers are at most ``n_max``.
+        """Remove those of the entries that are here and whose dot numbers are at most ``n_max``.
 
         Args:
             ids: ascending, each once.
@@ -327,7 +374,7 @@ class Lane(NodeChain):
 
     def _remove_of(self, node: MacroNode, rows: Sequence[int], n_max: int) -> Removed | None:
         """Remove entries of a macro node, ascending, -1 for none, if their dot numbers are at most
-        ``n_max``; the last that went."""
+        ``n_max``; the last that was removed."""
         columns = node.here or node.columns
         n = columns.n
         if not isinstance(rows, range) or n[rows[-1]] > n_max:
@@ -343,6 +390,7 @@ class Lane(NodeChain):
                 self._cut_out(node, row, row + 1)
         else:
             self.length -= len(rows)
+            assert self.length > 0, "some of the node stays"
             self._count_less(node, len(rows))
             self._note(node)
             node.remove_rows(rows)
@@ -370,7 +418,7 @@ class Lane(NodeChain):
             stop = len(ids) if after is None else ids.index_from(after.key_id, at)
             low, high = at, stop
             if node.here is None:
-                # What is not between its ends is not in it: that is told without reading it.
+                # An entry outside its ends is not in it: that is known without reading it.
                 low = ids.index_from(node.first_id, at)
                 high = ids.index_from(StreamId(node.last_id + 1), at)
             if low < high:
@@ -381,18 +429,19 @@ class Lane(NodeChain):
     def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
         """Remove the entries up to an ID whose dot numbers are at most ``n_max``.
 
-        O(macro nodes that go), each at once; the one in which the prefix ends is cut.
+        O(macro nodes removed), each at once; the one in which the prefix ends is cut.
 
         Returns:
-            The highest dot number that went, 0 if none did.
+            The highest dot number that was removed, 0 if none was.
         """
         if self.limits.residency.cold_count:
             for cut in self._cut_by(up_to=up_to, n_max=n_max):
                 cut.warm()
         tail = self.tail
-        # The ID first: it mostly tells.
+        # The ID first: it is usually enough.
         if tail is not None and tail.last_id <= up_to and tail.last_n <= n_max:
             self._clear()
+            assert not self.length
             return tail.last_n
         highest_n = 0
         while (node := self.head) is not None:
@@ -408,11 +457,15 @@ class Lane(NodeChain):
                 highest_n = node.n[stop - 1]
                 self._cut_out(node, 0, stop)
             break
+        assert highest_n <= n_max, "what the remover had not observed is gone"
+        assert self.head is not None or not self.length
         return highest_n
 
     def _cut_out(self, node: MacroNode, start: int, stop: int) -> None:
         """Remove the entries of a slice."""
         count = len(node)
+        assert 0 <= start < stop <= count
+        assert stop - start <= self.length, "a lane loses more than it has"
         self.length -= stop - start
         self._count_less(node, stop - start)
         if stop - start == count:
@@ -431,7 +484,7 @@ class Lane(NodeChain):
         return self._wanted(self._nodes_of(ids))
 
     def cold_nodes_of(self, ids: Ids) -> list[MacroNode]:
-        """Those in which entries with these IDs may be, and that are packed or on disk only."""
+        """Nodes, packed or on disk only, in which entries with these IDs may be."""
         if not self.limits.residency.cold_count:
             return []
         return [node for node in self._nodes_of(ids) if node.here is None]
@@ -452,7 +505,7 @@ class Lane(NodeChain):
         """Images that :meth:`remove_dots` needs and that are on disk only."""
         if not self.limits.residency.absent_count:
             return []
-        return self._wanted(self._nodes_within(Within(first_n - 1, first_n + count - 1)))
+        return self._wanted(self.nodes_within(Within(first_n - 1, first_n + count - 1)))
 
     def _wanted(self, nodes: Iterable[MacroNode]) -> list[int]:
         want = self.limits.residency.want
@@ -473,11 +526,11 @@ class Lane(NodeChain):
             and columns.seq[index] == entry_id & U64_MAX
             and columns.ms[index] == entry_id >> SEQ_BITS
         ):
-            # Where the last look-up ended: a command looks for what it then changes, and who
-            # deletes one by one finds the next entry where the last one was.
+            # Where the last look-up ended: a command looks for what it then changes, and deleting
+            # one by one finds the next entry where the last one was.
             return node, index
         if columns is None and entry_id < node.first_id:
-            # It was in front of what is left of the node, which need not be read to tell that.
+            # It was in front of what is left of the node, which need not be read for that.
             return None
         index = node.index_from(entry_id)
         if index == len(node):
@@ -489,7 +542,7 @@ class Lane(NodeChain):
         return node, index
 
     def among(self, ids: Ids) -> Ids:
-        """Those of the IDs, which ascend, that are here; mostly all, and the very same object."""
+        """The ones of ascending IDs that are here; usually all, and then the very same object."""
         if len(ids) == 1:
             return ids if self.find(ids[0]) is not None else ids[:0]
         if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
@@ -508,7 +561,7 @@ class Lane(NodeChain):
         return those_at(ids, rows)
 
     def rows_of(self, ids: IdColumns) -> Iterator[tuple[MacroNode, Sequence[int]]]:
-        """By macro node where IDs, which ascend and are all here, stand in it."""
+        """Indexes, by macro node, of ascending IDs that are all here."""
         for at, stop, node in self._by_node(ids):
             yield node, _places(node, ids, at, stop)
 
@@ -652,10 +705,10 @@ class Lane(NodeChain):
 
 
 def _places(node: MacroNode, ids: IdColumns, at: int, stop: int) -> Sequence[int]:
-    """Where some of the IDs, which ascend, stand in a macro node, -1 for one that does not."""
+    """Index in a macro node of some of the IDs, which ascend; -1 for one that it lacks."""
     columns = node.here or node.columns
     start = 0
-    # Mostly whole nodes go, one after the other.
+    # Mostly whole nodes are removed, one after the other.
     if columns.seq[0] != ids.seq[at] or columns.ms[0] != ids.ms[at]:
         start = node.index_from(ids[at])
     held = len(columns.ms) - start
@@ -677,7 +730,7 @@ def _places(node: MacroNode, ids: IdColumns, at: int, stop: int) -> Sequence[int
 
 
 def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:
-    """Whether the IDs ascend strictly and all lie above the given one."""
+    """True if the IDs ascend strictly and all lie above the given one."""
     if not ms:
         return True
     if (ms[0] << SEQ_BITS | seq[0]) <= above:

@@ -1,4 +1,4 @@
-"""How full macro nodes get, and what is told of them: one object for all lanes of a replica."""
+"""Limits of macro nodes, and what they report to: one object for all lanes of a replica."""
 
 from collections import OrderedDict
 from typing import Final
@@ -12,7 +12,7 @@ NODE_BYTES_MAX_DEFAULT: Final = 4096
 
 
 class NodeLimits:
-    """How full a macro node may get, and what macro nodes are reported to; one for all lanes of a
+    """Limits of a macro node, and the objects that nodes are reported to; one for all lanes of a
     replica.
 
     Attributes:

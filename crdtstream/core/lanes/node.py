@@ -2,14 +2,14 @@
 
     warm     ``here`` has the columns; see the picture in ``lane.py``
     packed   ``packed`` has them compressed; ``cold`` says what is known without them
-    absent   neither is here: they are in the image of that number; ``cold`` is there as well
+    absent   neither is here: they are in the image of that number; ``cold`` is set as well
 
-What is asked of a node that is not warm is answered from ``cold`` as long as that tells; who reads
-a column warms the node, or is told in a ``ColdError`` which images have to be fetched first.
+Questions about a node that is not warm are answered from ``cold`` if possible.  Reading a column
+warms the node, or raises a ``ColdError`` with the images that have to be fetched first.
 
-A node *has* its columns, as an object of their own, or does not.  ``columns`` gives them, and has
-them fetched if need be; who reads many columns, or many entries, takes that object once.  It stays
-as it is when the node leaves memory meanwhile, as only what does not change leaves.
+A node *has* its columns, as an object of their own, or does not.  ``columns`` returns them, and has
+them fetched if need be.  A reader of many columns, or many entries, takes that object once.  It
+stays as it is if the node leaves memory, as only what does not change leaves.
 """
 
 from array import array
@@ -32,7 +32,7 @@ NO_EPOCH: Final = 0
 
 
 class State(IntEnum):
-    """Where a macro node's entries are; NOT: it is in no lane."""
+    """Place of a macro node's entries; NOT: it is in no lane."""
 
     NOT = 0
     WARM = 1
@@ -63,7 +63,7 @@ class Home(Protocol):
         """
 
     def measure(self, node: "MacroNode") -> None:
-        """Its memory is to be counted anew."""
+        """Its memory is to be counted again."""
 
     def replace(self, old: Sequence["MacroNode"], new: Sequence["MacroNode"]) -> None:
         """Put nodes with the same entries in the place of neighbours."""
@@ -168,7 +168,7 @@ class MacroNode(Part):
 
     @property
     def _header(self) -> Header:
-        """What is known of a node that is not warm."""
+        """The facts of a node that is not warm."""
         cold = self.cold
         assert cold is not None
         return cold
@@ -209,13 +209,13 @@ class MacroNode(Part):
 
     @property
     def first_arrival(self) -> Millis:
-        """When the first entry that was ever put in came here."""
+        """Time at which the first entry that was ever put in came here."""
         here = self.here
         return self._header.first_arrival if here is None else Millis(here.arrivals[1])
 
     @property
     def last_arrival(self) -> Millis:
-        """When the last entry that was ever put in came here."""
+        """Time at which the last entry that was ever put in came here."""
         here = self.here
         return self._header.last_arrival if here is None else Millis(here.arrivals[-1])
 
@@ -229,7 +229,7 @@ class MacroNode(Part):
 
     @property
     def has_idempotent(self) -> bool:
-        """Whether an entry may have an idempotent id."""
+        """True if an entry may have an idempotent id."""
         here = self.here
         if here is None:
             return self._header.has_idempotent
@@ -237,10 +237,10 @@ class MacroNode(Part):
 
     @property
     def is_absent(self) -> bool:
-        """Whether its entries are on disk only."""
+        """True if its entries are on disk only."""
         return self.cold is not None and self.packed is None
 
-    # --- Entries: these warm it, unless the header tells --------------------------------------
+    # --- Entries: these warm it, unless the header knows --------------------------------------
 
     @property
     def columns(self) -> NodeColumns:
@@ -321,11 +321,11 @@ class MacroNode(Part):
         return bisect_right(here.n, n)
 
     def arrived_at(self, index: int) -> Millis:
-        """When the entry came to this region, by its clock; 0 if that is not known."""
+        """Time at which the entry came to this region, by its clock; 0 if unknown."""
         return self.columns.arrived_at(index)
 
     def idempotent_at(self, index: int) -> IdempotentId | None:
-        """What the producer of an entry calls it."""
+        """The name that an entry's producer gave it; None: none."""
         return self.columns.idempotent_at(index)
 
     def live_fields(self) -> bytes | bytearray:
@@ -337,6 +337,7 @@ class MacroNode(Part):
     def remove(self, start: int, stop: int) -> None:
         """Remove the entries of a slice."""
         columns = self.here or self.columns
+        assert stop - start < len(columns.ms), "the lane removes a whole node"  # I6
         if stop == len(columns.ms):
             self.highest_removed_id = self.highest_id
         self.digest = None
@@ -345,6 +346,7 @@ class MacroNode(Part):
     def remove_rows(self, rows: Sequence[int]) -> None:
         """Remove entries in whatever places, not all; each once, ascending."""
         columns = self.here or self.columns
+        assert len(rows) < len(columns.ms), "the lane removes a whole node"  # I6
         if rows[-1] == len(columns.ms) - 1:
             self.highest_removed_id = self.highest_id
         self.digest = None
@@ -375,6 +377,10 @@ class MacroNode(Part):
         else:
             body = encode_body(columns)
             header = self.header(body_bytes=len(body))
+        # ``decode_head`` refuses anything else: the region could not start with it.
+        assert 0 < header.entries <= min(self.added, header.last_n - header.first_n + 1)
+        assert self.first_id <= header.last_id - header.entries + 1, "IDs ascend"
+        assert header.first_arrival <= header.last_arrival, "an arrival is never before the last"
         head = encode_head(Head(self.key, self.added, self.highest_removed_id, header))
         self.is_encoded = True
         if self.counted_as is not State.NOT:
@@ -389,7 +395,7 @@ class MacroNode(Part):
         return Encoded(self.lane.owner, self.lane.region, head, packed, is_packed=True)
 
     def header(self, *, body_bytes: int) -> Header:
-        """What is to be known of it when its columns are not here any more."""
+        """The facts that stay known when its columns leave memory."""
         first_short_n, last_short_n = self.short_ends()
         return Header(
             self.first_id,
@@ -432,11 +438,13 @@ class MacroNode(Part):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing will be appended to it any more."""
+        """True if nothing will be appended to it any more."""
         return self.open_in != self.lane.epoch
 
     def put_columns(self, columns: NodeColumns) -> None:
         """Warm it, or close it, with columns that have the same entries."""
+        assert columns.ms, "no macro node is empty"  # I6
+        assert self.cold is None or self.cold.entries == len(columns.ms), "other entries"
         self.here = columns
         self.open_in = NO_EPOCH
         self.cold = None
@@ -444,13 +452,15 @@ class MacroNode(Part):
 
     def take_columns(self, header: Header, packed: bytes | None) -> None:
         """Make it packed, or absent."""
+        assert len(self) == header.entries, "the header is of other entries"
+        assert self.last_n == header.last_n
         self.cold = header
         self.packed = packed
         self.open_in = NO_EPOCH
         self.here = None
 
     def warm(self, *, back: bool = False) -> None:
-        """Have the columns here.
+        """Bring the columns into memory.
 
         Args:
             back: whether what lies before the node is read next, and not what lies behind it.
@@ -462,11 +472,23 @@ class MacroNode(Part):
         if self.here is None:
             self._warmed(back=back)
 
-    def _warmed(self, *, back: bool) -> NodeColumns:
+    def columns_once(self, *, back: bool = False) -> NodeColumns:
+        """Its entries, for one reading: what is cold stays so.  Raises as ``warm``."""
+        if self.here is not None:
+            return self.here
         cold = self._header
         packed = self.lane.packed_of(self, back=back)
-        columns = decode_body(unpack(packed, size=cold.body_bytes), cold)
-        self.put_columns(columns)
-        self.digest = cold.digest
-        self.lane.note_warm(self, cold)
+        return decode_body(unpack(packed, size=cold.body_bytes), cold)
+
+    def have(self, columns: NodeColumns) -> None:
+        """Warm the node with the columns that ``columns_once`` has read."""
+        if self.here is None:
+            cold = self._header
+            self.put_columns(columns)
+            self.digest = cold.digest
+            self.lane.note_warm(self, cold)
+
+    def _warmed(self, *, back: bool) -> NodeColumns:
+        columns = self.columns_once(back=back)
+        self.have(columns)
         return columns

@@ -6,7 +6,7 @@ has a checksum of what is in it.
 
 from typing import Final
 
-from zstandard import ZstdCompressor, ZstdDecompressor, ZstdError, frame_content_size
+from crdtstream.core.frames import FrameError, FramePacker, claimed_size, unpack_frame
 
 # Measured with `python -m benchmarks.macro_nodes`, in bytes an entry at levels 1, 3 and 9: sensor
 # readings 10.8, 10.9, 10.0; 1 KiB of words 453, 458, 449; level 9 takes several times as long.
@@ -19,30 +19,22 @@ def pack(body: bytes) -> bytes:
     """The frame of a body; of an empty one, nothing.  Threads may call it at the same time."""
     if not body:
         return b""
-    packer = ZstdCompressor(level=LEVEL, write_checksum=True, write_content_size=True)
-    # A copy: the library makes a result as large as the worst case, and keeps all of that memory.
-    return bytes(memoryview(packer.compress(body)))
+    return FramePacker(level=LEVEL, has_checksum=True).pack(body)
 
 
 def unpack(packed: bytes, *, size: int | None = None) -> bytes:
-    """What was packed.
+    """Decompress what was packed.
 
     Args:
         size: of the result, in bytes, if it is known from elsewhere: no more memory than that is
             taken, whatever the frame claims.
 
     Raises:
-        ValueError: it is no such frame, or what is in it is damaged or of another size.
+        ValueError: it is no such frame, or its content is damaged or of another size.
     """
     if not packed and not size:
         return b""
-    try:
-        claimed = frame_content_size(packed)
-        if not 0 <= claimed <= BODY_BYTES_MAX or (size is not None and claimed != size):
-            raise ValueError(f"a frame of {claimed} bytes in place of {size}")
-        body = ZstdDecompressor().decompress(packed, max_output_size=claimed)
-    except ZstdError as error:
-        raise ValueError(f"no zstandard frame, or a damaged one: {error}") from error
-    if len(body) != claimed:
-        raise ValueError(f"a frame with {len(body)} bytes in place of {claimed}")
-    return body
+    claimed = claimed_size(packed)
+    if size is not None and claimed != size:
+        raise FrameError(f"a frame of {claimed} bytes in place of {size}")
+    return unpack_frame(packed, bytes_max=BODY_BYTES_MAX)

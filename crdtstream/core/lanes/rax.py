@@ -46,6 +46,7 @@ class _Node(Generic[V]):
 
     def adopt(self, child: "_Node[V]") -> None:
         at = bisect_left(self.firsts, child.label[0])
+        assert at == len(self.firsts) or self.firsts[at] != child.label[0], "two of one byte"
         self.firsts.insert(at, child.label[0])
         self.children.insert(at, child)
 
@@ -134,18 +135,21 @@ class Rax(Generic[V]):
             depth += len(node.label)
 
         self._length -= 1
+        assert self._length >= 0
         if parent is None:
             self._root = None
             self.node_count = 1
             return
         del parent.firsts[at], parent.children[at]
         self.node_count -= _cost(node, is_root=False)
+        assert parent.children, "a branch has at least two children"
         if len(parent.children) == 1:
             self._merge_with_only_child(parent, is_root=parent is self._root)
 
     def _merge_with_only_child(self, parent: _Node[V], *, is_root: bool) -> None:
         child = parent.children[0]
         self.node_count -= _cost(parent, is_root=is_root) + _cost(child, is_root=False)
+        assert parent.value is None, "only leaves hold values"
         parent.label += child.label
         parent.value = child.value
         parent.firsts = child.firsts

@@ -93,9 +93,9 @@ class Columns:
         return b"".join(starmap(_fields, self._slices))
 
     def names(self) -> Iterator[tuple[Rows | Names, int]]:
-        """How neighbouring entries are called, and how many they are.
+        """Names of neighbouring entries, with the number of entries that each stands for.
 
-        Mostly they have no names, or such as differ in the row only.
+        Usually they have no names, or names that differ in the row only.
         """
         current: Rows | Names = []
         count = 0

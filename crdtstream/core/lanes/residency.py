@@ -1,20 +1,20 @@
-"""Which macro nodes are in memory: what they take, which go first, and what is read ahead.
+"""Macro nodes in memory: how much they take, which leave first, and what is read ahead.
 
                note_saved                 evict                     evict
     changed ──────────────> saved, warm ─────────> packed ──────────────────> absent
        ^                      │    ^                  │  ^                       │
        └── a removal ─────────┘    └─ a column read ──┘  └─ arrive(image, …) ────┘
 
-One object of a replica, shared by all its lanes.  Of a node that is read only the flag ``used`` is
-set; whoever looks for room goes round the nodes that may leave, and one that was used since then
-stays for another round (second chance, as good as LRU and free for readers).
+One object of a replica, shared by all its lanes.  Reading a node only sets its flag ``used``.  To
+make room, ``evict`` goes round the nodes that may leave; a node that was used since the last round
+stays for another one (second chance, as good as LRU and free for readers).
 
 Always so:
-  * Only a node whose image is in a checkpoint that was verified, as it is now, leaves memory.
-  * What was fetched stays until ``unpin``: a command that needs several images gets on, also where
+  * Only a node that a verified checkpoint has as it is now leaves memory.
+  * What was fetched stays until ``unpin``: a command that needs several images gets on, even if
     memory is scarce.
 
-Nodes leave for two reasons.  Where memory is scarce, ``evict`` has as many leave as are needed.  In
+Nodes leave for two reasons.  If memory is scarce, ``evict`` makes as many leave as are needed.  In
 any case ``leave_idle`` goes round all of them every ``IDLE_MS``: a node that was not read since the
 round before is packed, and one round later it leaves memory.
 
@@ -38,8 +38,8 @@ from crdtstream.core.lanes.packing import pack
 from crdtstream.core.size import Size
 
 # What is read with the node that is needed, in bytes of fields: at first, and at most when a reader
-# goes on and on.  Most who come to a place read little there, and each node that they do not read
-# makes them wait; who does go on has the most of it after some steps.
+# goes on and on.  Most readers read little at a place, and each node that they do not read makes
+# them wait; a reader that does go on has the most of it after some steps.
 AHEAD_BYTES: Final = Size(64 << 10, least=2)
 AHEAD_BYTES_MAX: Final = Size(16 << 20, least=1)
 # Scans whose place is remembered, so that the next fetch of theirs is larger.
@@ -93,12 +93,12 @@ class Residency:
         self._must_not_fail = 0
         self._passing: dict[MacroNode, None] | None = None
         # What may leave, in the order in which it is looked at; the keys are
-        # an ordered set.  Of a dict the first key is found in no time only while none went before
-        # it.
+        # an ordered set.  The first key of a dict is found at once only while none was removed
+        # before it.
         self._warm: OrderedDict[MacroNode, None] = OrderedDict()
         self._packed: OrderedDict[MacroNode, None] = OrderedDict()
         # Of warm ones that came with another region's state: their image, and the header that fits
-        # it.  Packing their columns would give another body than that image has.
+        # it.  Packing their columns would make another body than that image has.
         self._as_it_came: dict[MacroNode, tuple[int, Header | None]] = {}
         self._wanted: dict[int, MacroNode] = {}
         self._pinned: set[int] = set()
@@ -110,7 +110,7 @@ class Residency:
 
     @property
     def total_bytes(self) -> int:
-        """What all macro nodes take in memory."""
+        """Memory that all macro nodes take."""
         return sum(self._bytes)
 
     @property
@@ -127,7 +127,7 @@ class Residency:
 
     @property
     def may_leave(self) -> bool:
-        """Whether ``evict`` has something to choose from."""
+        """True if ``evict`` has something to choose from."""
         return bool(self._warm or self._packed)
 
     # --- Reading what is cold -----------------------------------------------------------------
@@ -158,15 +158,16 @@ class Residency:
 
     @property
     def reads_in_place(self) -> bool:
-        """Whether what is needed now is read in place, as it must not fail."""
+        """True if what is needed now is read in place, as it must not fail."""
         return self.loader is not None and (self._must_not_fail > 0 or self.must_go_on())
 
     def in_place(self) -> "_InPlace":
-        """What is done in here cannot wait: what it needs is read in place (``loader``)."""
+        """Context for what cannot wait: what it needs is read in place (``loader``)."""
         return _InPlace(self)
 
     def demand(self, images: Sequence[int]) -> None:
-        """As ``read``, of what somebody has looked ahead for: it is here, but for who cannot wait.
+        """As ``read``, of what was looked ahead for: it is here, except for callers that cannot
+        wait.
 
         Raises:
             ColdError: it is not.
@@ -195,8 +196,8 @@ class Residency:
                 self._put(node, loader(image))
 
     def passing(self, nodes: dict[MacroNode, None]) -> "_Passing":
-        """What is warmed in here is read once and goes first: who reads everything must not push
-        out what others read again and again.
+        """Context for a reader of everything: the nodes that it warms leave first, so that they do
+        not push out what others read again and again.
 
         Args:
             nodes: those warmed by the same reader so far; a dict for a set.
@@ -204,12 +205,13 @@ class Residency:
         return _Passing(self, nodes)
 
     def want(self, node: MacroNode) -> int:
-        """Say of an absent node that it is needed; tell its image."""
+        """Note that an absent node is needed; return its image."""
+        assert node.image != NO_IMAGE, "no image has it"
         self._wanted[node.image] = node
         return node.image
 
     def _images(self, needed: MacroNode, *, back: bool) -> list[int]:
-        """The image of a node, and those that whoever needs it will need next."""
+        """The image of a node, and those that its reader will need next."""
         size = min(self._scans.pop(needed, AHEAD_BYTES.value // 2) * 2, AHEAD_BYTES_MAX.value)
         images: list[int] = []
         node: MacroNode | None = needed
@@ -226,7 +228,7 @@ class Residency:
         return images
 
     def arrive(self, image: int, packed: bytes) -> None:
-        """A fetched image is here.  Nothing happens if nobody has it any more."""
+        """A fetched image is here.  Nothing happens if it is not needed any more."""
         node = self._wanted.pop(image, None)
         if node is None or node.image != image or not node.is_absent:
             return
@@ -235,13 +237,15 @@ class Residency:
         self._put(node, packed)
 
     def _put(self, node: MacroNode, packed: bytes) -> None:
+        assert node.is_absent
         node.packed = packed
         node.used = True
         self._packed[node] = None
         self.measure(node)
 
     def pin(self, image: int) -> None:
-        """An image is being written, and cannot be read yet: whoever has it in memory keeps it."""
+        """An image is being written, and cannot be read yet: nodes that have it in memory keep
+        it."""
         self._pinned.add(image)
 
     def note_written(self, node: MacroNode, image: int) -> None:
@@ -251,14 +255,15 @@ class Residency:
             self._drop(node)
 
     def unpin(self, images: Iterable[int]) -> None:
-        """Whoever waited for these images is done: they may leave again."""
+        """The commands that waited for these images are done: they may leave again."""
         for image in images:
             self._pinned.discard(image)
 
-    # --- What the lanes tell ------------------------------------------------------------------
+    # --- Reports of the lanes -----------------------------------------------------------------
 
     def note_opened(self, node: MacroNode) -> None:
         """It is new and empty; what comes into it is counted when it is closed, or encoded."""
+        assert node.counted_as is State.NOT
         self._bytes[_WARM] += OPENED_BYTES
         node.bytes_counted = OPENED_BYTES
         node.counted_as = _WARM
@@ -281,6 +286,8 @@ class Residency:
 
     def note_warm(self, node: MacroNode, cold: Header) -> None:
         """Its columns are here again; ``cold`` was known of it until now."""
+        assert node.here is not None
+        assert node.is_encoded, "it is warmed before it is noted as changing"  # I19
         self._packed.pop(node, None)
         self._warm[node] = None
         if cold.came_at_once:
@@ -302,11 +309,18 @@ class Residency:
     def forget(self, node: MacroNode) -> None:
         """No lane has it any more."""
         state = node.counted_as
-        self._count(node, State.NOT, 0)
         if state is State.WARM:
+            # As ``_count`` does it, which has more to ask: of deleted streams most nodes are warm.
+            self._bytes[_WARM] -= node.bytes_counted
+            node.bytes_counted = 0
+            assert self._bytes[_WARM] >= 0
+            node.counted_as = State.NOT
             self._warm.pop(node, None)
-            self._as_it_came.pop(node, None)
-        elif state is State.PACKED:
+            if self._as_it_came:
+                self._as_it_came.pop(node, None)
+            return
+        self._count(node, State.NOT, 0)
+        if state is State.PACKED:
             self._packed.pop(node, None)
         elif state is State.ABSENT:
             self._wanted.pop(node.image, None)
@@ -319,9 +333,11 @@ class Residency:
         before = node.counted_as
         self._bytes[before] -= node.bytes_counted
         self._bytes[state] += size
+        assert self._bytes[before] >= 0, "more is taken away than was counted"
         if state is not before:
             self.absent_count += (state is State.ABSENT) - (before is State.ABSENT)
             self.cold_count += (state in COLD) - (before in COLD)
+            assert 0 <= self.absent_count <= self.cold_count
         node.bytes_counted = size
         node.counted_as = state
 
@@ -330,18 +346,18 @@ class Residency:
     def note_saved(self, node: MacroNode, image: int) -> None:
         """A checkpoint that was verified has this image of the node: it may leave memory.
 
-        Nothing happens if the node has changed meanwhile.
+        Nothing happens if the node has changed since.
         """
         if node.image == image and node.is_encoded and node.counted_as is State.WARM:
             self._warm[node] = None
 
     def evict(self, size: int, is_over: Callable[[], bool] = _never) -> int:
-        """Have nodes leave, those first that were not read for long, until so much is free.
+        """Make nodes leave until enough is free; those not read for longest first.
 
         Columns are packed, and what is packed leaves memory, whichever takes more at present.
 
         Args:
-            is_over: asked after each node that was looked at whether the turn is over.
+            is_over: asked after each node that was looked at; True once the turn ends.
 
         Returns:
             How many bytes became free; fewer than were asked for if nothing else may leave.
@@ -368,10 +384,10 @@ class Residency:
         return freed
 
     def leave_idle(self, now: Millis, is_over: Callable[[], bool] = _never) -> bool:
-        """Have what was not read for ``IDLE_MS`` be packed, and what is packed leave memory.
+        """Pack what was not read for ``IDLE_MS``, and let what is packed leave memory.
 
         Args:
-            is_over: asked after each node that was looked at whether the turn is over.
+            is_over: asked after each node that was looked at; True once the turn ends.
 
         Returns:
             Whether this round has more to look at: call again soon.
@@ -413,12 +429,14 @@ class Residency:
         return node
 
     def drop_all(self) -> None:
-        """Have all leave that may, whenever it was read."""
+        """Let all leave that may, whenever it was read."""
         for queue, leave in ((self._warm, self._pack), (self._packed, self._drop)):
             for node in [node for node in queue if node.image not in self._pinned]:
                 leave(node)
 
     def _pack(self, node: MacroNode) -> None:
+        # I19
+        assert node.is_encoded, "what no image has would be lost"
         self._warm.pop(node, None)
         image, header = self._as_it_came.pop(node, _NOT_TAKEN_OVER)
         # A checkpoint that was abandoned leaves it with the image that it came with.
@@ -431,6 +449,9 @@ class Residency:
         self.measure(node)
 
     def _drop(self, node: MacroNode) -> None:
+        # I19
+        assert node.is_encoded, "what no image has would be lost"
+        assert node.image != NO_IMAGE
         self._packed.pop(node, None)
         node.packed = None
         self.measure(node)
@@ -448,6 +469,7 @@ class _InPlace:
 
     def __exit__(self, *_exc: object) -> None:
         self._residency._must_not_fail -= 1
+        assert self._residency._must_not_fail >= 0
 
 
 class _Passing:

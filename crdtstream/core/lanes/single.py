@@ -41,6 +41,7 @@ def encode_single(columns: NodeColumns, digest: int | None) -> tuple[Header, byt
     ms = columns.ms[0]
     arrived_n, arrived_ms = columns.arrivals
     fields = columns.live_fields()
+    assert len(fields) == length, "an entry without its fields"
     body = b"".join(
         (
             # No distances from an ID to the next one.

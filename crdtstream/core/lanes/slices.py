@@ -1,4 +1,4 @@
-"""How entries of a lane are named: one by one, by their bounds, and as slices of macro nodes."""
+"""Names of entries of a lane: one by one, by their bounds, and as slices of macro nodes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -20,9 +20,9 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Which entries of a lane: by dot number in (above_n, upto_n], by ID from start to end.
+    """Bounds of entries of a lane: by dot number in (above_n, upto_n], by ID from start to end.
 
-    As IDs ascend with dots in a lane, what both bounds leave is one stretch of it.
+    As IDs ascend with dots in a lane, the entries within both bounds are one stretch of it.
     """
 
     above_n: int = 0
@@ -32,7 +32,7 @@ class Within:
 
 
 def bounds_in(node: MacroNode, within: Within) -> tuple[int, int]:
-    """Where in a macro node the entries within the bounds begin, and where they end."""
+    """Indexes in a macro node where the entries within the bounds begin and end."""
     first, stop = 0, len(node)
     if node.first_n <= within.above_n:
         first = node.index_above(within.above_n)
@@ -46,7 +46,7 @@ def bounds_in(node: MacroNode, within: Within) -> tuple[int, int]:
 
 
 def prefix_of(node: MacroNode, *, up_to: StreamId, n_max: int) -> int:
-    """How many entries of a macro node lie up to an ID and a dot number."""
+    """Number of entries of a macro node that lie up to an ID and a dot number."""
     if node.first_id > up_to or node.first_n > n_max:
         return 0
     stop = node.index_from(StreamId(up_to + 1))

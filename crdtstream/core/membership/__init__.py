@@ -1,1 +1,1 @@
-"""Who is a member of the database, and how a change of that is decided; without any IO."""
+"""Members of the database, and how their changes are decided; without any IO."""

@@ -7,8 +7,9 @@ import msgspec
 
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import Contact, JoinToken
+from crdtstream.core.member_changes import Contact, JoinToken
 from crdtstream.core.membership.members import Status
+from crdtstream.core.membership.revoked import Revoked
 
 
 class VoteContent(msgspec.Struct, array_like=True, frozen=True):
@@ -24,6 +25,7 @@ class VotesContent(msgspec.Struct, array_like=True, frozen=True):
     promised: tuple[int, RegionId]
     accepted: VoteContent | None
     decided: bytes | None
+    earlier: tuple[bytes, ...] = ()
 
 
 class MemberContent(msgspec.Struct, array_like=True, frozen=True):
@@ -39,11 +41,13 @@ class MemberContent(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MembersContent(msgspec.Struct, array_like=True, frozen=True):
-    """``history``: the hash of each epoch, and the smallest dot that told of it."""
+    """``history``: the hash of each epoch, and the smallest dot that reported it.  ``revoked``: as
+    ``Revoked`` has them."""
 
     regions: list[MemberContent]
     history: list[tuple[bytes, Dot | None]]
     drawn_above: int
+    revoked: tuple[Revoked, ...] = ()
 
 
 class MessageContent(msgspec.Struct, array_like=True, frozen=True):
@@ -61,17 +65,18 @@ class MessageContent(msgspec.Struct, array_like=True, frozen=True):
 
 class KeptContent(msgspec.Struct, array_like=True, frozen=True):
     """``votes``, ``members``: as ``encoding.py`` writes them; empty: none.  ``seal``: its heir and
-    its epoch."""
+    its epoch.  ``recent``: epochs and their changes, as ``encode_change`` writes them."""
 
     instance: bytes
     votes: bytes
     members: bytes
     secret: bytes = b""
     seal: tuple[RegionId, int] | None = None
+    recent: tuple[tuple[int, bytes], ...] = ()
 
 
 class SaidContent(msgspec.Struct, array_like=True, frozen=True):
-    """As ``KeptContent``; ``decided``: as ``encode_change`` writes it."""
+    """As ``KeptContent``; ``decided``, ``earlier``: as ``encode_change`` writes them."""
 
     instance: bytes
     members: bytes
@@ -79,3 +84,6 @@ class SaidContent(msgspec.Struct, array_like=True, frozen=True):
     ballot: tuple[int, RegionId]
     decided: bytes | None
     secret: bytes = b""
+    earlier: tuple[bytes, ...] = ()
+    accepted: VoteContent | None = None
+    recent: tuple[tuple[int, bytes], ...] = ()

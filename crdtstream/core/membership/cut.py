@@ -3,27 +3,26 @@
     region 3 is removed at epoch 5; it had issued 3:1 to 3:9
     region 1 has 3:1 to 3:7        says 7 at epoch 5 ─┐
     region 2 has 3:1 to 3:4        says 4 at epoch 5 ─┴─> cut 7: region 2 gets 3:5 to 3:7 from 1,
-                                                         3:8 and 3:9 are lost, and refused if
-                                                         anybody brings them
+                                                         3:8 and 3:9 are lost, and refused
+                                                         from every peer
 
 The cut is the maximum over the remaining members of what each durably has of the region.  It holds
-only if nobody can still get more of it, nor lose what was counted; so a member's word counts if
+only if no member can still get more of it, nor lose what was counted.  So a member's word counts if
 
-  * it was said at the newest epoch: from its own removal on a member is heard no more, and others
-    may have more from it than they said before;
-  * all that was applied before the member adopted that epoch is durable there.  The epoch may have
-    come ahead of the log, and then a batch may lie applied that the word does not have;
-  * the member does not recover: it takes back what it had lost, and that may be more;
+  * it was said at the newest epoch: after its own removal a member is not heard any more, and
+    others may have more from it than they said before;
+  * all that was applied before the member adopted that epoch is durable there.  The epoch may
+    arrive ahead of the log, and then a batch may be applied that the word does not count;
+  * the member does not recover: it gets back what it had lost, and that may be more;
   * it is of the member's present start: a restart may have lost what was not durable elsewhere.
 
 Once the maximum is reached here, it is final: it is kept, and no later word moves it.  It is not
 passed on: a member that was only told of it could outlive all that have reached it.
 
-What a member holds unapplied goes when it adopts a removal: batches of every removed origin, and
-all that came over links of a removed region (:func:`is_dropped`).
+A member that adopts a removal drops what it holds unapplied of batches of every removed origin, and
+all that came over links of a removed region (``region/links/links.py``).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crdtstream.core.clock import VersionVector, covers
@@ -33,12 +32,12 @@ from crdtstream.core.membership.members import Members
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a member says of a removed region.
+    """A member's statement on a removed region.
 
     Attributes:
-        start: which start of its node says it; they ascend.
-        epoch: the newest that the member has adopted.
-        n: how many effects of the removed region are durable there.
+        start: number of the start of its node that says it; ascending.
+        epoch: the newest one that the member has adopted.
+        n: number of effects of the removed region that are durable there.
     """
 
     member: RegionId
@@ -49,7 +48,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """When a member took over its newest epoch; or began again, which loses what was not durable.
+    """A member's adoption of its newest epoch; or its restart, which loses what was not durable.
 
     Attributes:
         applied_vv: what was applied there at that moment, durable or not.
@@ -68,18 +67,18 @@ def word_of(
     durable_vv: VersionVector,
     recovers: bool,
 ) -> Word | None:
-    """What this member may say of a removed region now; None: nothing yet."""
+    """This member's statement on a removed region; None: it may not make one yet."""
     if recovers or not covers(durable_vv, adoption.applied_vv):
         return None
     return Word(here, start, adoption.epoch, durable_vv.get(removed, 0))
 
 
 class CutSearch:
-    """How one member finds the cut of one removed region.
+    """One member's search for the cut of one removed region.
 
     Attributes:
-        removed: whose cut.
-        final: the cut, once it is reached here; kept by whoever runs this.
+        removed: the region.
+        final: the cut, once it is reached here; the caller keeps it.
     """
 
     __slots__ = ("_members", "_starts", "_words", "final", "removed")
@@ -138,19 +137,3 @@ class CutSearch:
             return False
         self.final = cut
         return True
-
-
-def is_dropped(origin: RegionId, via: Iterable[RegionId], members: Members) -> bool:
-    """Whether a batch that is held unapplied goes when a removal is adopted.
-
-    Args:
-        via: the peers over whose links it came.
-    """
-    removed = members.removed
-    return origin in removed or all(peer in removed for peer in via)
-
-
-def is_beyond_cut(origin: RegionId, last_n: int, members: Members) -> bool:
-    """Whether a batch of a removed region is beyond its cut: it is refused, whoever sends it."""
-    member = members.find(origin)
-    return member is not None and member.cut is not None and last_n > member.cut

@@ -1,4 +1,4 @@
-"""How a change of the membership is decided: one small Paxos for each epoch, without any IO.
+"""Decisions on changes of the membership: one small Paxos for each epoch, without any IO.
 
     proposer                     each voter
     Prepare(ballot)  ──────────> promises no lower ballot; says what it accepted, if anything
@@ -8,24 +8,31 @@
     Decided(change)  ──────────> once more than half of all active members have accepted
 
 Any two majorities have a voter in common, so no two changes are decided for one epoch.  Before the
-first epoch there are no voters: all regions that an ``Adopt`` names must accept it, but for one
-that an operator says is dead, so that two
-that name different regions have a voter in common as well, or nothing at all.  There is no leader:
-anyone may prepare, and finishes what somebody began.  A register as in CASPaxos (Rystsov
-2018, arXiv:1802.07000); the numbers of epochs are its only log.
+first epoch there are no voters: all regions that an ``Adopt`` names must accept it, except one that
+an operator says is dead.  So two of them that name different regions have a voter in common as
+well, or no region at all.  There is no leader: any member may prepare, and finishes what another
+one began.  A register as in CASPaxos (Rystsov 2018, arXiv:1802.07000); the numbers of epochs are
+its only log.
 
 A member's part is a value, ``Deciding``; a message or a wish in, a ``Turn`` out: the value after
 it, the messages to send, and whether ``votes`` must be durable before they may leave.
 
 Always so:
-  * A promise, an acceptance and a decision are durable before they are told.
+  * A promise, an acceptance and a decision are durable before they are sent.
   * What was promised or accepted for an epoch is forgotten when its effect is durably applied here,
     not before: after a power cut between the two the same epoch would be voted on again.
-  * A member votes for the epoch behind the one that it has durably applied, and for no other.
-  * A folder that lost votes gets them back as far as it takes: it votes once all members have
-    answered it, promises the highest ballot that any of them knows, and each that answers gives up
-    a ballot that counted it (``forgotten_by``).  A folder that proves its votes, and nothing else,
-    votes at once; else all could be waiting for the dead region that is to be removed.
+  * A change that cannot follow is not accepted: it could not be decided, and would block all
+    others.
+  * A member votes for the epoch behind the newest one that it durably knows, and for no other: its
+    effect is durably applied here, or the change is kept, and then only a removal may follow it
+    (``Votes.earlier``).  All that are left may be waiting for two dead regions, and issue nothing
+    before both are removed.
+  * A folder that lost votes recovers what it needs of them: it votes once all members have answered
+    it, and promises the highest ballot that any of them knows.  Each that answers gives up a ballot
+    that counted it (``forgotten_by``), but none that began after its first answer to this start of
+    the node: a region that waits for a dead one asks again and again.  A folder that proves its
+    votes, and nothing else, votes at once; else all could be waiting for the dead region that is to
+    be removed.
 """
 
 from collections.abc import Iterable
@@ -33,7 +40,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     Adopt,
     Change,
     MembersError,
@@ -41,15 +48,15 @@ from crdtstream.core.membership.changes import (
     Remove,
     Update,
 )
-from crdtstream.core.membership.members import ForkError, Members, Status, apply
+from crdtstream.core.membership.members import ForkError, Members, Status, apply, change_behind
 
 
 def waits_for_stability(members: Members, change: Change) -> bool:
-    """Whether a change has to wait until the newest epoch's effect is causally stable.
+    """True if a change has to wait until the newest epoch's effect is causally stable.
 
-    A removal does not, as the dead region may be what it would wait for; nor does another address
-    of a joining region, which may be what keeps that region from hearing anything.  The voters of
-    both have the newest epoch all the same, and neither makes anybody a voter.
+    A removal does not: the dead region may be the one that it would wait for.  Nor does another
+    address of a joining region: that region may hear nothing at its old one.  The voters on both
+    have the newest epoch anyway, and neither change adds a voter.
     """
     if isinstance(change, Update):
         member = members.find(change.region)
@@ -65,6 +72,8 @@ class Ballot(NamedTuple):
 
 
 NO_BALLOT: Final = Ballot(0, RegionId(0))
+# More attempts than there can be in one epoch: what claims more is made up.
+COUNTER_MAX: Final = (1 << 63) - 1
 
 
 class Vote(NamedTuple):
@@ -76,19 +85,31 @@ class Vote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """What a member must not forget of the epoch that is being decided.
+    """Votes that a member must not forget while an epoch is being decided.
 
     Attributes:
-        epoch: the one behind that which is durably applied here.
+        epoch: the one after the epoch that is durably applied here, and after ``earlier``.
         promised: the lowest ballot that it still takes part in.
         accepted: of the highest ballot; None without any.
         decided: the change; a removal counts from here on, its effect follows.
+        earlier: the changes of the epochs before, oldest first, whose effects are still to follow.
     """
 
     epoch: int
     promised: Ballot = NO_BALLOT
     accepted: Vote | None = None
     decided: Change | None = None
+    earlier: tuple[Change, ...] = ()
+
+    @property
+    def pending(self) -> tuple[Change, ...]:
+        """Changes that were decided and are not durably applied here, oldest first."""
+        return self.earlier if self.decided is None else (*self.earlier, self.decided)
+
+    @property
+    def pending_from(self) -> int:
+        """The epoch of the oldest one; that of the next decision, if there is none."""
+        return self.epoch - len(self.earlier)
 
 
 # --- Messages -------------------------------------------------------------------------------------
@@ -141,7 +162,7 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A decision; told to everyone, and to whoever still asks for its epoch."""
+    """A decision; sent to all members, and to each that still asks for its epoch."""
 
     epoch: int
     previous: bytes
@@ -174,15 +195,15 @@ class Letter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An attempt under way.  It is not kept: after a crash somebody tries again.
+    """An attempt under way.  It is not kept: after a crash a member tries again.
 
     Attributes:
         own: the change that is wanted.
-        change: the one that is proposed, once enough promised; it may be somebody else's.
-        asked: whom the proposal is sent to.
-        needed: how many of them must accept.
-        promises: who promised, and what each had accepted.
-        accepts: who accepted.
+        change: the one that is proposed, once enough promised; it may be another member's.
+        asked: the regions that the proposal is sent to.
+        needed: the number of them that must accept.
+        promises: the members that promised, and what each had accepted.
+        accepts: the members that accepted.
     """
 
     ballot: Ballot
@@ -194,7 +215,7 @@ class Proposal:
     accepts: tuple[RegionId, ...] = ()
 
     def counts(self, region: RegionId) -> bool:
-        """Whether a word of the region is a part of this attempt."""
+        """True if a word of the region is a part of this attempt."""
         return region in self.accepts or any(region == one for one, _ in self.promises)
 
 
@@ -204,9 +225,9 @@ class Deciding:
 
     Attributes:
         here: this region.  It may be a joining one: it proposes, but does not vote.
-        members: as they are durably applied here.
-        votes: what must be kept; whoever runs this keeps it when a turn says so, and starts with
-            what was kept.
+        members: which the epoch follows: as they are durably applied here, and ``votes.earlier``.
+        votes: what must be kept; the caller keeps it when a turn says so, and starts with what was
+            kept.
         may_vote: False while a folder that lost votes waits for its answers.
         proposal: what this member tries to have decided.
         seen: the highest counter of a ballot that was heard of.
@@ -251,9 +272,14 @@ class Deciding:
             )
         apply(self.members, change)
         asked, needed = self._quorum(change, tuple(survivors))
-        counter = 1 + max(self.votes.promised.counter, self.seen)
+        counter = self.counter + 1
+        if counter > COUNTER_MAX:
+            raise MembersError(
+                f"a region has claimed the last ballot of epoch {self.votes.epoch}, which no member"
+                " does: see that nothing but the members can reach their gRPC ports"
+            )
         ballot = Ballot(counter, self.here)
-        # Its own promise is durable before anybody hears of the ballot: none is used twice.
+        # Its own promise is durable before any peer hears of the ballot: none is used twice.
         promised = replace(
             self, votes=replace(self.votes, promised=ballot), seen=counter, proposal=None
         )
@@ -306,10 +332,11 @@ class Deciding:
     # --- Messages -------------------------------------------------------------------------------
 
     def receive(self, sender: RegionId, message: Message) -> "Turn":
-        """What a peer sent.
+        """Take in a message that a peer sent.
 
         Raises:
             ForkError: it is of another history.
+            MembersError: it is of a change that cannot follow.
         """
         match message:
             case Prepare(epoch, previous, ballot):
@@ -347,8 +374,9 @@ class Deciding:
                 f"region {sender} wants to decide epoch {epoch} of another history than"
                 f" {self.members.listed()}"
             )
-        if epoch == self.votes.epoch and self.votes.decided is not None:
-            decided = Decided(epoch, previous, self.votes.decided)
+        votes = self.votes
+        if votes.pending_from <= epoch < votes.pending_from + len(votes.pending):
+            decided = Decided(epoch, previous, votes.pending[epoch - votes.pending_from])
             return Turn(self, letters=(Letter(sender, decided),))
         is_voter = self.members.epoch == 0 or self.here in self.members.voters
         if epoch != self.votes.epoch or not self.may_vote or not is_voter:
@@ -357,6 +385,8 @@ class Deciding:
         return None
 
     def _prepare(self, sender: RegionId, epoch: int, previous: bytes, ballot: Ballot) -> "Turn":
+        if self._is_next(epoch, previous):
+            return self.gone_on()._prepare(sender, epoch, previous, ballot)
         refusal = self._refusal(sender, epoch, previous, ballot)
         if refusal is not None:
             return refusal
@@ -367,11 +397,14 @@ class Deciding:
         return self._kept(votes, ballot, Letter(sender, promise))
 
     def _accept(self, sender: RegionId, epoch: int, previous: bytes, vote: Vote) -> "Turn":
+        if self._is_next(epoch, previous):
+            return self.gone_on()._accept(sender, epoch, previous, vote)
         refusal = self._refusal(sender, epoch, previous, vote.ballot)
         if refusal is not None:
             return refusal
         if vote.ballot < self.votes.promised:
             return self._nack(sender, vote.ballot)
+        apply(self.members, vote.change)
         votes = replace(self.votes, promised=vote.ballot, accepted=vote)
         return self._kept(votes, vote.ballot, Letter(sender, Accepted(epoch, vote.ballot)))
 
@@ -380,6 +413,7 @@ class Deciding:
         return Turn(self, letters=(Letter(sender, nack),))
 
     def _kept(self, votes: Votes, ballot: Ballot, letter: Letter) -> "Turn":
+        assert votes.promised >= self.votes.promised, "a promise is not taken back"
         after = replace(self, votes=votes, seen=max(self.seen, ballot.counter))
         return Turn(after, must_keep=votes != self.votes, letters=(letter,))
 
@@ -388,17 +422,24 @@ class Deciding:
         assert proposal is not None
         if proposal.change is not None or proposal.counts(sender) or sender not in proposal.asked:
             return Turn(self)
+        if accepted is not None:
+            apply(self.members, accepted.change)
+        assert len(proposal.promises) < proposal.needed, "the change was chosen by those before"
         promises = (*proposal.promises, (sender, accepted))
         proposal = replace(proposal, promises=promises)
         if len(promises) < proposal.needed:
             return Turn(replace(self, proposal=proposal))
-        # Somebody's change may be decided already, or become so: only that one may be proposed.
+        # Another member's change may be decided already, or become so: only that one may be
+        # proposed.
         known = [vote for _, vote in promises if vote is not None]
         change = max(known, key=lambda vote: vote.ballot).change if known else proposal.own
         proposal = replace(proposal, change=change)
         if isinstance(change, Adopt) and change != proposal.own:
-            # It may name other regions.
-            asked, needed = self._quorum(change, ())
+            # It may name other regions.  A dead member is not asked for it, either.
+            left_out = _left_out(proposal.own, proposal.asked)
+            named = [one.region for one in change.regions]
+            left = tuple(one for one in named if one not in left_out)
+            asked, needed = self._quorum(change, left)
             proposal = replace(proposal, asked=asked, needed=needed)
         begun = replace(self, proposal=proposal)
         turn = Turn(begun, letters=begun.resend())
@@ -419,12 +460,15 @@ class Deciding:
             return Turn(replace(self, proposal=proposal))
         change = proposal.change
         assert change is not None
+        assert proposal.needed <= len(proposal.asked)
         return self._decided(self.votes.epoch, self.members.hash, change, is_news=True)
 
     def _decided(
         self, epoch: int, previous: bytes, change: Change, *, is_news: bool = False
     ) -> "Turn":
-        """A decision is known here; ``is_news``: as this member made it, so all are told."""
+        """A decision is known here; ``is_news``: this member made it, so it is sent to all."""
+        if self._is_next(epoch, previous):
+            return self.gone_on()._decided(epoch, previous, change)
         if epoch != self.votes.epoch:
             return Turn(self)
         if previous != self.members.hash:
@@ -438,6 +482,7 @@ class Deciding:
                     f" {change}"
                 )
             return Turn(self)
+        assert self.votes.epoch == self.members.epoch + 1, "votes are of another epoch"
         members = apply(self.members, change)
         after = replace(self, votes=replace(self.votes, decided=change), proposal=None)
         decided = Decided(epoch, previous, change)
@@ -445,7 +490,32 @@ class Deciding:
         told = [one for one in everyone if one != self.here] if is_news else []
         return Turn(after, must_keep=True, letters=tuple(Letter(to, decided) for to in told))
 
+    # --- The epoch behind one whose effect is still to follow -----------------------------------
+
+    def _is_next(self, epoch: int, previous: bytes) -> bool:
+        """True if a peer goes on behind what was decided here, before its effect has come."""
+        return (
+            self.votes.decided is not None
+            and epoch == self.votes.epoch + 1
+            and previous == self.decided_members.hash
+        )
+
+    def gone_on(self) -> "Deciding":
+        """This member's part in the epoch behind the decided one, whose effect is to follow.
+
+        The decided change takes the place of its votes, as it answers each that still asks for that
+        epoch.  It is kept with the first vote that is given for the next one.
+        """
+        assert self.votes.decided is not None
+        votes = Votes(self.votes.epoch + 1, earlier=self.votes.pending)
+        return replace(self, members=self.decided_members, votes=votes, proposal=None)
+
     # --- What happens besides -------------------------------------------------------------------
+
+    @property
+    def counter(self) -> int:
+        """The highest counter of a ballot that is known here; this member's next ones are above."""
+        return max(self.seen, self.votes.promised.counter)
 
     @property
     def decided_members(self) -> Members:
@@ -455,34 +525,81 @@ class Deciding:
 
     def durably_applied(self, members: Members) -> "Turn":
         """The effect of an epoch is durable here; only now its votes may be forgotten."""
-        if members.epoch <= self.members.epoch:
-            return Turn(replace(self, members=members))
-        votes = Votes(members.epoch + 1)
-        return Turn(replace(self, members=members, votes=votes, proposal=None), must_keep=True)
+        if members.epoch > self.members.epoch:
+            votes = Votes(members.epoch + 1)
+            return Turn(replace(self, members=members, votes=votes, proposal=None), must_keep=True)
+        behind = self.members.epoch - members.epoch
+        assert behind <= len(self.votes.earlier), "a decision that is not applied was forgotten"
+        left = self.votes.earlier[len(self.votes.earlier) - behind :]
+        votes = replace(self.votes, earlier=left)
+        after = replace(self, members=_with_all(members, left), votes=votes)
+        return Turn(after, must_keep=votes != self.votes)
 
-    def forgotten_by(self, region: RegionId) -> tuple["Deciding", Ballot]:
-        """This member answers a region that recovers, and may have lost its votes.
+    def proved_by(self, known: Members) -> "Turn":
+        """Newer members are known here, and may be all that is left of a decision.
+
+        The member that decided it has forgotten the votes once the effect was durable there, and
+        may have lost its folder before any other member had the effect.
+        """
+        epoch = self.votes.epoch
+        change = None if self.votes.decided is not None else change_behind(self.members, known)
+        return Turn(self) if change is None else self._decided(epoch, self.members.hash, change)
+
+    def forgotten_by(
+        self, region: RegionId, *, answered_at: int = COUNTER_MAX
+    ) -> tuple["Deciding", Ballot, Vote | None]:
+        """This member answers a region that recovers, and may have lost its votes and its seal.
+
+        Args:
+            answered_at: ``counter`` as this start of the region's node was first answered.  What
+                it promised in a later ballot, it promised since, and has not lost.  Without it,
+                this is the first answer.
 
         Returns:
-            The value after it, and the highest ballot that is known here: the region promises it
-            before it votes again.  A decision travels in the answer as well (``votes.decided``).
+            The value after it; the highest ballot that is known here, which the region promises
+            before it votes again; and this member's vote, or what it has others vote for, if that
+            counts on the region's seal.  The answer has a decision as well (``votes``).
         """
-        proposal = self.proposal
-        known = max(self.votes.promised, NO_BALLOT if proposal is None else proposal.ballot)
-        if proposal is not None and proposal.counts(region):
-            # The region may now vote for another change; its word of before must not count.
-            return replace(self, proposal=None), known
-        return self, known
+        proposal, vote = self.proposal, self.votes.accepted
+        if proposal is None:
+            return self, self.votes.promised, vote
+        known, sent = max(self.votes.promised, proposal.ballot), proposal.change
+        if sent is not None and needs_seal_of(region, sent):
+            vote = max(
+                [Vote(proposal.ballot, sent)] + ([] if vote is None else [vote]), key=_ballot
+            )
+        is_older = proposal.ballot.counter <= answered_at
+        if (is_older and proposal.counts(region)) or needs_seal_of(region, proposal.own):
+            # The region may now vote for another change, and writes; its word of before must not
+            # count.
+            return replace(self, proposal=None), known, vote
+        return self, known, vote
 
-    def answered(self, ballots: Iterable[Ballot], decided: Change | None = None) -> "Turn":
+    def answered(
+        self,
+        ballots: Iterable[Ballot],
+        decided: Change | None = None,
+        *,
+        accepted: Iterable[Vote] = (),
+    ) -> "Turn":
         """All members have answered this region, whose folder lost votes: it votes from here on.
+
+        It votes for what the highest ballot of theirs was for.  Its lost vote may have been one of
+        a majority; if the folders of the others are lost later, one after the other, the decision
+        would be gone with the last of them.
 
         Args:
             ballots: the highest that each of them knows.
             decided: what one of them says was decided for this epoch.
+            accepted: their votes.
         """
-        promised = max([self.votes.promised, *ballots])
-        votes = replace(self.votes, promised=promised)
+        known = list(accepted)
+        if self.votes.accepted is not None:
+            known.append(self.votes.accepted)
+        vote = max(known, key=_ballot, default=None)
+        promised = max([self.votes.promised, *ballots, *(one.ballot for one in known)])
+        assert promised >= self.votes.promised, "a promise is not taken back"
+        votes = replace(self.votes, promised=promised, accepted=vote)
         after = replace(self, votes=votes, may_vote=True, seen=max(self.seen, promised.counter))
         turn = Turn(after, must_keep=True)
         if decided is None:
@@ -490,13 +607,28 @@ class Deciding:
         return turn.then(after._decided(votes.epoch, self.members.hash, decided))
 
 
+def _ballot(vote: Vote) -> Ballot:
+    return vote.ballot
+
+
+def needs_seal_of(region: RegionId, change: Change) -> bool:
+    """True for the removal of a region that was sealed for it: it counts on getting no writes."""
+    return isinstance(change, Remove) and change.region == region and change.how is Removal.SEALED
+
+
+def _left_out(adopt: Change, asked: Iterable[RegionId]) -> set[RegionId]:
+    """The regions of an adoption that need not accept it."""
+    assert isinstance(adopt, Adopt)
+    return {one.region for one in adopt.regions}.difference(asked)
+
+
 class Turn(NamedTuple):
-    """What follows from one input.
+    """Result of one input.
 
     Attributes:
         after: the member's part from here on.
         must_keep: ``after.votes`` must be durable before a letter leaves, and before anything that
-            depends on it is told.
+            depends on it is reported.
         letters: messages to send, each at most once; a lost one is sent again by ``resend``.
     """
 
@@ -520,6 +652,13 @@ def starting(
         votes_are_proven: the folder cannot have lost votes: it is the one that was last open here.
             That the end of its log may be lost does not matter, since votes are always synced.
     """
-    epoch = members.epoch + 1
-    votes = kept if kept is not None and kept.epoch == epoch else Votes(epoch)
-    return Deciding(here, members, votes, may_vote=votes_are_proven)
+    votes = Votes(members.epoch + 1)
+    if kept is not None and kept.pending_from <= votes.epoch <= kept.epoch:
+        votes = replace(kept, earlier=kept.earlier[votes.epoch - kept.pending_from :])
+    return Deciding(here, _with_all(members, votes.earlier), votes, may_vote=votes_are_proven)
+
+
+def _with_all(members: Members, changes: Iterable[Change]) -> Members:
+    for change in changes:
+        members = apply(members, change)
+    return members

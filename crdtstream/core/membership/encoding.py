@@ -3,17 +3,18 @@
 Nothing of this is hashed; ``encode_change`` alone is.  So attributes may be added.
 
 Members that come from a peer are as good as the peer's word: each field is checked, and the hashes
-are compared with the history here (``members.newest``), but nobody can say from a hash which
-regions it is of.  Links are between nodes whose certificates were checked.
+are compared with the history here (``members.newest``), but a hash does not say which regions it is
+of.  Links are between nodes whose certificates were checked.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from crdtstream.core.checkpoint.contents import ContentError, packed, unpacked
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     HASH_BYTES,
     INSTANCE_BYTES,
     Change,
@@ -31,6 +32,7 @@ from crdtstream.core.membership.contents import (
     VotesContent,
 )
 from crdtstream.core.membership.deciding import (
+    COUNTER_MAX,
     NO_BALLOT,
     Accept,
     Accepted,
@@ -45,6 +47,15 @@ from crdtstream.core.membership.deciding import (
     Votes,
 )
 from crdtstream.core.membership.members import EPOCHS_MAX, Member, Members, Status, Step
+from crdtstream.core.membership.revoked import REVOKED_MAX, Revoked
+
+
+class Numbered(NamedTuple):
+    """The change of an epoch."""
+
+    epoch: int
+    change: Change
+
 
 # --- What a folder keeps --------------------------------------------------------------------------
 
@@ -54,7 +65,7 @@ class Seal:
     """A region is to be removed, and takes no writes.
 
     Attributes:
-        heir: to whom it hands over.
+        heir: the region that it hands over to.
         epoch: its removal may be proposed for this one, and for no other; 0: not yet.
     """
 
@@ -64,7 +75,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the folder of a region has of the membership.
+    """Membership as the folder of a region keeps it.
 
     Attributes:
         instance: the uid of the folder; empty until it is needed.
@@ -72,6 +83,7 @@ class Kept:
         members: the newest that were heard of; their effects may not have come yet.
         secret: of the token with which this region joins; it shows it until it is active.
         seal: None: the region is not sealed.
+        recent: the last changes whose effects are durable here.
     """
 
     instance: bytes = b""
@@ -79,14 +91,16 @@ class Kept:
     members: Members = field(default_factory=Members)
     secret: bytes = b""
     seal: Seal | None = None
+    recent: tuple[Numbered, ...] = ()
 
 
 def encode_kept(kept: Kept) -> bytes:
-    """What the folder must have durably before anything of it is told."""
+    """Encode what the folder must have durably before anything of it is reported."""
     votes = b"" if kept.votes is None else encode_votes(kept.votes)
     members = encode_members(kept.members)
     seal = None if kept.seal is None else (kept.seal.heir, kept.seal.epoch)
-    return packed(KeptContent(kept.instance, votes, members, kept.secret, seal))
+    recent = _recent_content(kept.recent)
+    return packed(KeptContent(kept.instance, votes, members, kept.secret, seal, recent))
 
 
 def decode_kept(data: bytes) -> Kept:
@@ -103,11 +117,11 @@ def decode_kept(data: bytes) -> Kept:
     seal = None if content.seal is None else Seal(*content.seal)
     if seal is not None and (members.find(seal.heir) is None or seal.epoch < 0):
         raise ContentError(f"seal: {seal} is for no heir, or no epoch")
-    return Kept(content.instance, votes, members, content.secret, seal)
+    return Kept(content.instance, votes, members, content.secret, seal, _recent(content))
 
 
 def encode_votes(votes: Votes) -> bytes:
-    """What a folder must keep of the epoch that is being decided."""
+    """Encode what a folder must keep of the epoch that is being decided."""
     accepted = votes.accepted
     return packed(
         VotesContent(
@@ -115,6 +129,7 @@ def encode_votes(votes: Votes) -> bytes:
             promised=(votes.promised.counter, votes.promised.region),
             accepted=None if accepted is None else _vote_content(accepted),
             decided=None if votes.decided is None else encode_change(votes.decided),
+            earlier=tuple(map(encode_change, votes.earlier)),
         )
     )
 
@@ -137,7 +152,24 @@ def decode_votes(data: bytes) -> Votes:
     if not 1 <= content.epoch <= EPOCHS_MAX + 1:
         raise ContentError(f"votes: epoch {content.epoch} is out of range")
     decided = None if content.decided is None else _change(content.decided)
-    return Votes(content.epoch, promised, accepted, decided)
+    return Votes(content.epoch, promised, accepted, decided, _earlier(content))
+
+
+def _earlier(content: VotesContent | SaidContent) -> tuple[Change, ...]:
+    """The changes of the epochs before, whose effects are still to follow."""
+    if len(content.earlier) >= content.epoch:
+        raise ContentError(f"votes: {len(content.earlier)} changes before epoch {content.epoch}")
+    return tuple(map(_change, content.earlier))
+
+
+def _recent(content: KeptContent | SaidContent) -> tuple[Numbered, ...]:
+    if not all(1 <= epoch <= EPOCHS_MAX for epoch, _ in content.recent):
+        raise ContentError("recent: an epoch is out of range")
+    return tuple(Numbered(epoch, _change(data)) for epoch, data in content.recent)
+
+
+def _recent_content(recent: Iterable[Numbered]) -> tuple[tuple[int, bytes], ...]:
+    return tuple((one.epoch, encode_change(one.change)) for one in recent)
 
 
 def _vote(content: VoteContent) -> Vote:
@@ -149,7 +181,7 @@ def _vote_content(vote: Vote) -> VoteContent:
 
 
 def _ballot(counter: int, region: RegionId, *, least: int) -> Ballot:
-    if counter < least or not least <= region <= REGION_MAX:
+    if not least <= counter <= COUNTER_MAX or not least <= region <= REGION_MAX:
         raise ContentError(f"votes: there is no ballot {counter} of region {region}")
     return Ballot(counter, region)
 
@@ -165,7 +197,7 @@ def _change(data: bytes) -> Change:
 
 
 def encode_message(message: Message) -> bytes:
-    """One message of those who decide."""
+    """One message between members that decide."""
     match message:
         case Prepare(epoch, previous, ballot):
             content = MessageContent("prepare", epoch, previous, ballot)
@@ -233,7 +265,7 @@ def _sent_change(content: MessageContent) -> Change:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a region says of the membership when a link opens.
+    """A region's statement on the membership when a link opens.
 
     Attributes:
         instance: the uid of its folder; empty while it has none.
@@ -242,6 +274,9 @@ class Said:
         ballot: the highest that it knows of that epoch; for a region that recovers.
         decided: what was decided for it, if it knows.
         secret: of its token, while it joins.
+        earlier: the changes of the epochs before, whose effects are not durable there yet.
+        accepted: its vote; for a region that recovers.
+        recent: the last changes whose effects are durable there.
     """
 
     instance: bytes = b""
@@ -250,14 +285,27 @@ class Said:
     ballot: Ballot = NO_BALLOT
     decided: Change | None = None
     secret: bytes = b""
+    earlier: tuple[Change, ...] = ()
+    accepted: Vote | None = None
+    recent: tuple[Numbered, ...] = ()
 
 
 def encode_said(said: Said) -> bytes:
-    """What goes with an Open, and with a Welcome."""
+    """Encode what is sent with an Open, and with a Welcome."""
     decided = None if said.decided is None else encode_change(said.decided)
     members = encode_members(said.members)
     return packed(
-        SaidContent(said.instance, members, said.epoch, said.ballot, decided, said.secret)
+        SaidContent(
+            instance=said.instance,
+            members=members,
+            epoch=said.epoch,
+            ballot=said.ballot,
+            decided=decided,
+            secret=said.secret,
+            earlier=tuple(map(encode_change, said.earlier)),
+            accepted=None if said.accepted is None else _vote_content(said.accepted),
+            recent=_recent_content(said.recent),
+        )
     )
 
 
@@ -273,7 +321,17 @@ def decode_said(data: bytes) -> Said:
     decided = None if content.decided is None else _change(content.decided)
     ballot = _ballot(*content.ballot, least=0)
     members = decode_members(content.members)
-    return Said(content.instance, members, content.epoch, ballot, decided, content.secret)
+    return Said(
+        instance=content.instance,
+        members=members,
+        epoch=content.epoch,
+        ballot=ballot,
+        decided=decided,
+        secret=content.secret,
+        earlier=_earlier(content),
+        accepted=None if content.accepted is None else _vote(content.accepted),
+        recent=_recent(content),
+    )
 
 
 # --- Members --------------------------------------------------------------------------------------
@@ -299,6 +357,7 @@ def encode_members(members: Members) -> bytes:
             ],
             history=[(step.hash, step.dot) for step in members.history],
             drawn_above=members.drawn_above,
+            revoked=members.revoked,
         )
     )
 
@@ -322,13 +381,46 @@ def decode_members(data: bytes) -> Members:
     if not 0 <= content.drawn_above <= REGION_MAX:
         raise ContentError(f"members: numbers cannot be drawn above {content.drawn_above}")
     history = tuple(Step(hashed, dot) for hashed, dot in content.history)
-    members = Members(regions, history, content.drawn_above)
+    _check_revoked(content.revoked, epoch)
+    members = Members(regions, history, content.drawn_above, content.revoked)
     if bool(epoch) is not bool(members.active):
         raise ContentError("members: no region is active, or some are before the first epoch")
     for one in regions:
-        if one.heir is not None and members.find(one.heir) is None:
+        if one.heir is not None and not _is_heir(members.find(one.heir), one.changed):
             raise ContentError(f"members: region {one.region} has the heir {one.heir}, who is none")
     return members
+
+
+def _check_revoked(revoked: tuple[Revoked, ...], epoch: int) -> None:
+    """
+    Raises:
+        ContentError: no list of revoked certificates can be so.
+    """
+    if len(revoked) > REVOKED_MAX:
+        raise ContentError(
+            f"members: {len(revoked)} revoked certificates, of {REVOKED_MAX} at most"
+        )
+    if not all(a.serial < b.serial for a, b in pairwise(revoked)):
+        raise ContentError("members: the revoked certificates do not ascend")
+    if len({one.epoch for one in revoked}) != len(revoked):
+        raise ContentError("members: one epoch revoked two certificates")
+    for one in revoked:
+        # The first epoch adopts the regions.
+        if not 2 <= one.epoch <= epoch:
+            raise ContentError(f"members: a certificate was revoked at epoch {one.epoch}")
+        try:
+            _ = one.change
+        except MembersError as error:
+            raise ContentError(f"members: {error}") from error
+
+
+def _is_heir(member: Member | None, epoch: int) -> bool:
+    """True if a region may have been active at an epoch, by what it is now.  So no region inherits
+    from itself, through any number of heirs."""
+    if member is None:
+        return False
+    is_later = member.status is Status.REMOVED and member.changed > epoch
+    return member.added < epoch and (member.status is Status.ACTIVE or is_later)
 
 
 def _member(content: MemberContent, epoch: int) -> Member:

@@ -1,10 +1,10 @@
-"""Who acts for a region: the region itself or, once it was removed, the one that has inherited.
+"""Acting regions: a region itself or, once it was removed, the one that inherited from it.
 
-Some things only one region does: it deletes the keys whose deadline it set, and hands out the
+Some things only one region does: it deletes the keys whose deadline it set, and delivers the
 entries of a group whose home it is, or of its own lane.  A removed region's heir does them, and the
 heir's heir once that was removed as well (``rules`` 4).
 
-What asks for this asks often and shares one object, which is changed with the members.
+This is asked often: the callers share one object, which is changed with the members.
 """
 
 from crdtstream.core.ids import RegionId
@@ -31,6 +31,7 @@ class Heirs:
         """
         found = {region: members.heir_of(region) for region in members.removed}
         by_removed = {region: heir for region, heir in found.items() if heir is not None}
+        assert all(heir not in found for heir in by_removed.values()), "a removed region acts"
         before = {region: self.acting_for(region) for region in by_removed}
         self._by_removed = by_removed
         return frozenset(region for region, heir in by_removed.items() if before[region] != heir)

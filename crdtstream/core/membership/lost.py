@@ -5,13 +5,15 @@
     token 1:42,3:1204310  ──>  nothing is lost
     token 1:42,3:1204331  ──>  LOST region 3 was removed; of its effects 1204311… nothing exists
 
-Tokens, cursors and the offsets of Spark's queries outlive the region that gave them out.  One that
+Tokens, cursors and the offsets of Spark's queries outlive the region that issued them.  One that
 names effects beyond the region's end can never be reached, so it is answered at once.
 
 An end is known once the removed region's cut is final (``cut.py``).  Until then a wait may still
-come to its end, so it goes on; it is looked at again when an end becomes known.
+succeed, so it goes on; it is looked at again when an end becomes known.
 
-``Ends`` says by region where its effects end and why.  A removal is the one reason today.
+``Ends`` says by region where its effects end and why.  It was removed; or it goes on in another
+folder, which does not have all that an earlier one had (``core/incarnations.py``); or it numbered
+other effects in a copy of its folder that nothing tells apart (``core/histories.py``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +21,17 @@ from typing import Final, NamedTuple, TypeAlias
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
+from crdtstream.core.incarnations import Lineages, Marked, lost
 
 # The first word of the error that clients get.
 LOST: Final = "LOST"
 WAS_REMOVED: Final = "was removed"
+WAS_CLONED: Final = "numbered effects in two copies of one folder, and has other ones here"
+WENT_ON: Final = "goes on in another folder, which began after its effect"
 
 
 class End(NamedTuple):
-    """Where the effects of a region end.
+    """End of the effects of a region.
 
     Attributes:
         last_n: the last one that counts; 0: none does.
@@ -68,13 +73,46 @@ def removed_ends(cuts: Mapping[RegionId, int]) -> Ends:
     return {region: End(cut) for region, cut in cuts.items()}
 
 
+def ends_for(
+    ends: Ends, lineages: Lineages, vv: VersionVector, numbers: Mapping[RegionId, int]
+) -> Ends:
+    """All ends that matter to a version vector: of regions, and of incarnations that it names.
+
+    Args:
+        ends: of removed regions.
+        numbers: by region the incarnation in which it is named; without one it is 0.
+    """
+    marked = {region: Marked(n, numbers.get(region, 0)) for region, n in vv.items()}
+    first_lost = lost(lineages, marked)
+    return sooner(ends, {o: End(n - 1, f"{WENT_ON} {n - 1}") for o, n in first_lost.items()})
+
+
+def sooner(ends: Ends, others: Ends) -> Ends:
+    """The lower end of each region: it may go on in another folder first, and then be removed."""
+    found = dict(ends)
+    for region, end in others.items():
+        if region not in found or end.last_n < found[region].last_n:
+            found[region] = end
+    return found
+
+
 def lost_of(vv: VersionVector, ends: Ends) -> tuple[Lost, ...]:
-    """What of a version vector is lost, ascending by region; mostly nothing."""
+    """Parts of a version vector that are lost, ascending by region; usually none."""
     return tuple(
         Lost(region, end, vv[region])
         for region, end in sorted(ends.items())
         if vv.get(region, 0) > end.last_n
     )
+
+
+def existing(vv: VersionVector, ends: Ends) -> VersionVector:
+    """Part of a version vector that exists: no region counts beyond its end."""
+    if not lost_of(vv, ends):
+        return vv
+    found = {
+        region: min(n, ends[region].last_n if region in ends else n) for region, n in vv.items()
+    }
+    return {region: n for region, n in found.items() if n}
 
 
 def told_lost(lost: Iterable[Lost]) -> str:

@@ -6,38 +6,41 @@
     h(e+1) = SHA-256(h(e), bytes of the change)
 
 Epochs are a line, as any two changes have a voter in common (``deciding.py``).  The hash says of
-which line: of two members one has the other's history as its beginning, or somebody went on without
-a majority, and the two never meet again (:func:`compare`).
+which line: of two members one has the other's history as its beginning, or one went on without a
+majority, and the two never meet again (:func:`compare`).
 
 Always so:
   * A number is given once, for the life of the database: dots and IDs of entries name it.
   * At least one region is active from epoch 1 on.
-  * ``cut`` is local knowledge (``cut.py``), and so is which effects told of a change.  Neither is
+  * ``cut`` is local knowledge (``cut.py``), and so is which effects reported a change.  Neither is
     hashed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
 from typing import Final, assert_never
 
-from crdtstream.core.clock import Dot, VersionVector
+from crdtstream.core.clock import Dot
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     HASH_BYTES,
     Activate,
     Add,
     Adopt,
+    Adopted,
     Change,
     Contact,
     JoinToken,
     MembersError,
     Removal,
     Remove,
+    Revoke,
     Update,
     encode_change,
 )
+from crdtstream.core.membership.revoked import Revoked, goes_on, with_revoked
 
 NO_HASH: Final = bytes(HASH_BYTES)
 # Beyond it the history, which each member has whole, would take too long to send: 2 MiB.
@@ -45,11 +48,11 @@ EPOCHS_MAX: Final = 1 << 16
 
 
 class ForkError(MembersError):
-    """Two histories that went apart; the text has both lists of members."""
+    """Two histories that differ; the text has both lists of members."""
 
 
 class Status(Enum):
-    """How far a region is in its life as a member."""
+    """Stages of a region's life as a member."""
 
     JOINING = "joining"
     ACTIVE = "active"
@@ -85,7 +88,7 @@ class Step:
 
     Attributes:
         hash: of the history up to this change.
-        dot: the smallest dot of the effects that told of it here; None: none has yet.
+        dot: the smallest dot of the effects that reported it here; None: none has yet.
     """
 
     hash: bytes
@@ -102,17 +105,19 @@ class Members:
         drawn_above: once a change was made without a majority, the highest number of that time:
             another part may have gone on as well, so new numbers are drawn above it, and are not
             the next ones.  0: no such change was made.
+        revoked: certificates that all regions refuse, by ascending serial numbers.
     """
 
     regions: tuple[Member, ...] = ()
     history: tuple[Step, ...] = ()
     drawn_above: int = 0
+    revoked: tuple[Revoked, ...] = ()
 
     # --- History ------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
-        """0: nothing was decided, and configuration files say who is a member."""
+        """0: nothing was decided, and configuration files name the members."""
         return len(self.history)
 
     @property
@@ -123,7 +128,7 @@ class Members:
         return self.history[epoch - 1].hash if epoch else NO_HASH
 
     def dot_of(self, region: RegionId) -> Dot | None:
-        """The effect that told of a region's last change; None if none was applied here."""
+        """The effect that reported a region's last change; None if none was applied here."""
         member = self.find(region)
         return None if member is None else self.history[member.changed - 1].dot
 
@@ -158,25 +163,6 @@ class Members:
     def removed(self) -> tuple[RegionId, ...]:
         return self.of_status(Status.REMOVED)
 
-    @property
-    def counts_for_wait(self) -> tuple[RegionId, ...]:
-        """For WAIT, for the lag, and for a majority: a joining region has not got everything."""
-        return self.active
-
-    def counts_for_stability(self, durable_vv: VersionVector) -> tuple[RegionId, ...]:
-        """Whose version vectors decide here what is causally stable (``rules`` 3, 4).
-
-        A joining region counts from its Add on.  A removed one counts until its cut is known and
-        all of its effects up to there are durable here.
-        """
-        return tuple(
-            one.region
-            for one in self.regions
-            if one.status is not Status.REMOVED
-            or one.cut is None
-            or durable_vv.get(one.region, 0) < one.cut
-        )
-
     def heir_of(self, region: RegionId) -> RegionId | None:
         """The active region that has inherited from a removed one; None of one that is none.
 
@@ -194,7 +180,7 @@ class Members:
 
     @property
     def numbers_left(self) -> int:
-        """How many regions can still be added, ever."""
+        """Number of regions that can still be added, ever."""
         return len(self._free_numbers())
 
     def next_number(self, draw: int = 0) -> RegionId:
@@ -235,11 +221,12 @@ class Members:
         member = self.find(region)
         assert member is not None
         assert member.status is Status.REMOVED
+        assert n is None or n >= 0
         return self._with(replace(member, cut=n))
 
     def with_dot(self, epoch: int, dot: Dot) -> "Members":
-        """One more effect told of an epoch.  Several regions may issue it: the smallest dot stands,
-        whatever the order in which they come (I1)."""
+        """One more effect reported an epoch.  Several regions may issue it: the smallest dot
+        stands, whatever the order in which they come (I1)."""
         step = self.history[epoch - 1]
         if step.dot is not None and step.dot <= dot:
             return self
@@ -249,6 +236,7 @@ class Members:
     def _with(self, member: Member) -> "Members":
         others = [one for one in self.regions if one.region != member.region]
         regions = sorted([*others, member], key=lambda one: one.region)
+        assert (member.status is Status.REMOVED) is (member.heir is not None)
         return replace(self, regions=tuple(regions))
 
 
@@ -261,7 +249,7 @@ def _listed(member: Member) -> str:
 
 
 def chain(previous: bytes, change: Change) -> bytes:
-    """The hash of a history that goes on with a change."""
+    """The hash of a history that continues with a change."""
     return sha256(previous + encode_change(change)).digest()
 
 
@@ -269,7 +257,7 @@ def apply(members: Members, change: Change, dot: Dot | None = None) -> Members:
     """The members of the next epoch.
 
     Args:
-        dot: of the effect that told of it.
+        dot: of the effect that reported it.
 
     Raises:
         MembersError: the change does not follow; nothing has changed.
@@ -278,16 +266,17 @@ def apply(members: Members, change: Change, dot: Dot | None = None) -> Members:
         raise MembersError(f"{EPOCHS_MAX} changes were made, more than a history can hold")
     after = _applied(members, change, members.epoch + 1)
     step = Step(chain(members.hash, change), dot)
+    assert after.active, "at least one region is active"
     return replace(after, history=(*members.history, step))
 
 
 def follow(
     members: Members, epoch: int, previous: bytes, change: Change, dot: Dot | None = None
 ) -> Members:
-    """What an effect tells: the change of an epoch, behind a history of that hash.
+    """Apply what an effect reports: the change of an epoch, behind a history of that hash.
 
-    One that is known already changes nothing: any region that knows a decision may issue it, and
-    effects of equal epoch and hash are one.
+    A change that is known already changes nothing: any region that knows a decision may issue it,
+    and effects of equal epoch and hash are one.
 
     Raises:
         ForkError: another change was decided for this epoch here.
@@ -304,6 +293,49 @@ def follow(
             f"epoch {epoch} was decided twice, also as {change}; here is {members.listed()}"
         )
     return members if dot is None else members.with_dot(epoch, dot)
+
+
+def change_behind(members: Members, known: Members) -> Change | None:
+    """The change that leads from these members to newer ones, as the newer ones show it.
+
+    The hash proves it.  None: they are not newer, or not of this history; or a later change has
+    hidden it, as a second address does the first one.
+    """
+    epoch = members.epoch + 1
+    if known.epoch < epoch or known.hash_at(members.epoch) != members.hash:
+        return None
+    return change_at(known, epoch)
+
+
+def change_at(known: Members, epoch: int) -> Change | None:
+    """The change of an epoch, as the members show it; None: a later one has hidden it."""
+    changes = _changes_at(known, epoch)
+    return next((one for one in changes if is_change_at(known, epoch, one)), None)
+
+
+def is_change_at(known: Members, epoch: int, change: Change) -> bool:
+    """True if the hash proves that the epoch has this change."""
+    return chain(known.hash_at(epoch - 1), change) == known.hash_at(epoch)
+
+
+def _changes_at(known: Members, epoch: int) -> Iterator[Change]:
+    """Changes that may have been made at an epoch, by what the regions are since."""
+    if epoch == 1:
+        named = [one for one in known.regions if one.added == 1]
+        yield Adopt(tuple(Adopted(one.region, one.instance, one.contact) for one in named))
+    for one in known.regions:
+        if one.added == epoch and one.token is not None:
+            yield Add(one.region, one.contact, one.token)
+        if one.changed == epoch:
+            yield Update(one.region, one.contact)
+            if one.instance:
+                yield Activate(one.region, one.instance)
+            if one.heir is not None:
+                for how in Removal:
+                    yield Remove(one.region, one.heir, how)
+    for revoked in known.revoked:
+        if revoked.epoch == epoch:
+            yield revoked.change
 
 
 def _applied(members: Members, change: Change, epoch: int) -> Members:
@@ -352,6 +384,8 @@ def _applied(members: Members, change: Change, epoch: int) -> Members:
                 highest = max(one.region for one in members.regions)
                 members = replace(members, drawn_above=highest)
             return members._with(member)
+        case Revoke():
+            return replace(members, revoked=with_revoked(members.revoked, change, epoch))
         case _:
             assert_never(change)
 
@@ -380,7 +414,7 @@ def _check_number(members: Members, region: RegionId) -> None:
 
 
 def _check_free(members: Members, region: RegionId, contact: Contact) -> None:
-    """No other region that remains has its name, or one of its addresses."""
+    """Check that no other region that remains has its name, or one of its addresses."""
     if len(set(contact.addresses)) != len(contact.addresses):
         raise MembersError(f"region {region}: one address is named twice; each has its own port")
     for one in members.regions:
@@ -404,7 +438,7 @@ def _check_instances(members: Members) -> None:
 
 
 class Relation(Enum):
-    """How the history here stands to another one."""
+    """Relation of the history here to another one."""
 
     EQUAL = "equal"
     # The other one goes on where this one ends.
@@ -414,7 +448,7 @@ class Relation(Enum):
 
 
 def compare(mine: Members, other: Members) -> Relation:
-    """How two histories stand to each other.  The chain makes one hash enough."""
+    """Relation of two histories.  One hash of each is enough, as hashes form a chain."""
     common = min(mine.epoch, other.epoch)
     if mine.hash_at(common) != other.hash_at(common):
         return Relation.FORK
@@ -424,7 +458,7 @@ def compare(mine: Members, other: Members) -> Relation:
 
 
 def joined(mine: Members, other: Members) -> Members:
-    """What a region has that was told both: the longer history, and of each epoch the smallest dot.
+    """Members that both know: the longer history, and of each epoch the smallest dot.
 
     Raises:
         ForkError: they are not of one line.
@@ -437,11 +471,41 @@ def joined(mine: Members, other: Members) -> Members:
     return members
 
 
-def newest(mine: Members, others: Iterable[Members]) -> Members:
-    """Of histories of one line the longest.
+def _check_goes_on(mine: Members, other: Members) -> None:
+    """See that the regions of a longer history can have become of those here: hashes do not say.
 
     Raises:
-        ForkError: they are not of one line; both lists are in the text.
+        ForkError: they cannot.
+    """
+    there = {one.region: one for one in other.regions}
+    wrong = [
+        one.region for one in mine.regions if not _goes_on(one, there.pop(one.region, None), mine)
+    ]
+    wrong += [one.region for one in there.values() if one.added <= mine.epoch]
+    if wrong or not goes_on(mine.revoked, other.revoked, mine.epoch):
+        what = f"region {wrong[0]}" if wrong else "the list of revoked certificates"
+        raise ForkError(
+            f"{what} cannot have become what it is told to be. Here is {mine.listed()}."
+            f" There is {other.listed()}. See that all nodes run the same version, and that nothing"
+            " but the members can reach their gRPC ports"
+        )
+
+
+def _goes_on(before: Member, after: Member | None, mine: Members) -> bool:
+    if after is None or after.added != before.added:
+        return False
+    if after.changed <= mine.epoch:
+        return replace(after, cut=before.cut) == before
+    is_left = before.status is not Status.REMOVED
+    is_same = not before.instance or after.instance == before.instance
+    return is_left and is_same and (before.status, after.status) != (Status.ACTIVE, Status.JOINING)
+
+
+def newest(mine: Members, others: Iterable[Members]) -> Members:
+    """The longest of several histories of one line.
+
+    Raises:
+        ForkError: they are not of one line, or one cannot be; both lists are in the text.
     """
     for other in others:
         match compare(mine, other):
@@ -452,6 +516,7 @@ def newest(mine: Members, others: Iterable[Members]) -> Members:
                     " part's regions and join them again, with empty folders"
                 )
             case Relation.BEHIND:
+                _check_goes_on(mine, other)
                 mine = other
             case Relation.EQUAL | Relation.AHEAD:
                 pass

@@ -1,58 +1,65 @@
-"""The groups of a key: creates by dot, what hangs on them, and what follows for this region.
+"""The groups of a key: creates by dot, what belongs to them, and what follows for this region.
 
 Consumers, positions and what is pending stay this region's own.  They change as the effects that
 this region had not applied would have changed them, in this order:
 
-1. None of the creates that were live here lives on: all that is local goes with them, also what
-   was still to be told of it (``rules`` 12).
+1. None of the creates that were live here lives on: all that is local is dropped with them, also
+   acknowledgements that are not issued yet (``rules`` 12).
 2. Creates of the other side: one with a lower start takes a lane back to the frontier.
 3. Acknowledged intervals that are new here: what is pending in them is so no more, and delivery
    skips them; what XGROUP SETID made unread stays so (``rules`` 11).
 4. Changes of mode that are not causally stable and were not applied here, each as it would have
    been applied: handovers, empty ones, FORCE (``rules`` 13).
-5. If one of them came, or a create went, it is settled who delivers what was left to others.
+5. If one of them came, or a create was removed, it is settled which region delivers what was left
+   to others.
 """
 
 from collections.abc import Collection, Mapping
 
 from crdtstream.core.checkpoint.contents import GroupContent
-from crdtstream.core.checkpoint.restoring import create_of, setting_of
 from crdtstream.core.clock import Dot
 from crdtstream.core.groups.creates import Create
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.settings import Setting, in_causal_order
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.keys import Destroys
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import SentKey
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.restoring import create_of, setting_of
+from crdtstream.core.whole.state import State
 
 
 def merge_groups(state: State, stream: Stream, sent: SentKey, both: Both) -> None:
     """Merge all groups of a key.  Its lanes and last IDs are merged; tombstones are not yet."""
     for name in [*stream.groups, *(name for name in sent.groups if name not in stream.groups)]:
-        theirs = sent.groups.get(name)
-        settings = _unheard_settings(sent.key, name, theirs, both)
-        group = stream.groups.get(name)
-        mine = {} if group is None else dict(group.creates.all())
-        creates = _merged(mine, _creates_of(theirs, settings), both, Destroys(state, sent, name))
-        if group is not None and not any(dot in creates for dot in mine):
-            state.grown_runs.forget((sent.key, name))
-            stream.drop_group(name)
-            group = None
-        if not creates:
-            continue
-        if group is None:
-            group = stream.groups[name] = state.new_group(stream.part, name)
-        elif theirs is None and len(creates) == len(mine):
-            continue
-        group.merge_creates(creates, stream.lanes, stream.last_ids)
-        for dot, setting in in_causal_order(settings):
-            if group.creates.covers_any(setting.context):
-                group.set_mode(setting.effect, dot, setting.context)
-                state.settings.note(dot, sent.key, name)
-        if settings or any(dot not in creates for dot in mine):
-            group.settle_who_hands_out()
+        merge_group(state, stream, name, sent, both)
+
+
+def merge_group(state: State, stream: Stream, name: bytes, sent: SentKey, both: Both) -> None:
+    """Merge one group of a key."""
+    theirs = sent.groups.get(name)
+    settings = _unheard_settings(sent.key, name, theirs, both)
+    group = stream.groups.get(name)
+    mine = {} if group is None else dict(group.creates.all())
+    creates = _merged(mine, _creates_of(theirs, settings), both, Destroys(state, sent, name))
+    if group is not None and not any(dot in creates for dot in mine):
+        state.grown_runs.forget((sent.key, name))
+        stream.drop_group(name)
+        group = None
+    if not creates:
+        return
+    if group is None:
+        group = stream.groups[name] = state.new_group(stream.part, name)
+    elif theirs is None and len(creates) == len(mine):
+        return
+    group.merge_creates(creates, stream.lanes, stream.last_ids)
+    for dot, setting in in_causal_order(settings):
+        if group.creates.covers_any(setting.context):
+            group.set_mode(setting.effect, dot, setting.context)
+            state.settings.note(dot, sent.key, name)
+    assert set(group.creates) == creates.keys(), "a change of mode ends no create"
+    if settings or any(dot not in creates for dot in mine):
+        group.settle_who_hands_out()
 
 
 def _merged(

@@ -1,21 +1,21 @@
-"""What is small of a key: tombstones, registers, strings, floors, last IDs, what was lost."""
+"""Small parts of a key: tombstones, registers, strings, floors, last IDs, losses."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TypeVar
 
 from crdtstream.core.checkpoint.contents import StringContent, id_of
-from crdtstream.core.checkpoint.restoring import floors_of
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.keyspace.floors import Floor
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringValue
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import NO_REGISTERS, SentKey
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.restoring import floors_of
+from crdtstream.core.whole.state import State
 
 V = TypeVar("V")
 
@@ -115,7 +115,7 @@ def _string_values(content: StringContent | None) -> Iterator[tuple[Dot, StringV
 
 
 def merge_last_ids(stream: Stream, sent: SentKey, both: Both) -> None:
-    """Of each origin the register that was set last, unless a delete on the other side took it."""
+    """Keep each origin's last register, unless a delete on the other side removed it."""
     content = sent.content.stream
     rows = () if content is None else content.last_ids
     theirs = {region: LastId(id_of(entry_id), n) for region, entry_id, n in rows}
@@ -132,7 +132,7 @@ def merge_last_ids(stream: Stream, sent: SentKey, both: Both) -> None:
 
 
 def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
-    """Up to which dots something was lost: the maximum.  Call it before the stream is settled."""
+    """Merge losses: the higher dot per origin.  Call it before the stream is settled."""
     content = sent.content
     theirs = (
         content.stream.lost

@@ -1,8 +1,8 @@
 """The entries of one lane: those that both states have, and what either has beyond the other.
 
-Dots ascend through a lane, and of its origin one of the two states has applied more.  So the lanes
-are alike up to the smaller of both numbers, but for what one side removed, and beyond it one of
-them has more:
+Dots ascend through a lane, and one of the two states has applied more effects of its origin.  So up
+to the smaller of both numbers the lanes are alike, except for what one side removed.  Beyond it one
+of them has more:
 
     here    1 2   4 5 | 7 9               vector here 9, there 5
     there   1   3 4 5 |                   2 was removed there, 3 here: 1 4 5 7 9 is left
@@ -14,11 +14,22 @@ Macro nodes that are taken over as a whole are not read: only their heads are.  
 with the same entries have the same digest, and are not read either.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.checkpoint.contents import ContentError
+from crdtstream.core.checkpoint.parts import STAGED
+from crdtstream.core.ids import (
+    ID_MIN,
+    SEQ_BITS,
+    U64_MAX,
+    Millis,
+    RegionId,
+    StreamId,
+    format_id,
+)
 from crdtstream.core.lanes.blocks import DIGEST_MASK
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
@@ -28,7 +39,11 @@ from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.residency import Residency
+from crdtstream.core.lanes.slices import Within
 from crdtstream.core.merge.sent import SentNode
+from crdtstream.core.ranges import Ranges
+
+T = TypeVar("T")
 
 
 class Stretch(NamedTuple):
@@ -39,17 +54,17 @@ class Stretch(NamedTuple):
 
 
 class LanePlan(NamedTuple):
-    """What merging a lane needs to read entries for.
+    """The part of a lane's merge for which entries must be read.
 
-    It holds while no effects of the lane's origin are applied, but for own ones that the other side
-    has not: what was removed there stays so, whatever else is removed here.
+    It holds while no effects of the lane's origin are applied, except own ones that the other side
+    lacks: what was removed there stays removed, whatever else is removed here.
 
     Attributes:
-        gone: stretches of dot numbers, first and last, whose entries the other side has removed.
-        split: of the macro node that has entries on both sides of ``here_n`` those beyond it.
+        gone: dot numbers of the entries that the other side has removed.
+        split: the entries beyond ``here_n`` of the macro node that has entries on both sides of it.
     """
 
-    gone: list[tuple[int, int]]
+    gone: Ranges[int]
     split: NodeColumns | None
 
 
@@ -65,17 +80,90 @@ def plan_lane(
     here_n: int,
     there_n: int,
     residency: Residency,
-) -> LanePlan:
+) -> Generator[None, None, LanePlan]:
     """Read what merging a lane needs; arguments as of ``merge_lane``.
+
+    It stops behind each macro node that it has read.  Until it goes on clients may change the lane,
+    as long as the plan holds.
 
     Args:
         lane: None: nothing of it is here.
 
     Raises:
+        ContentError: an image says what cannot be.
         UnreadableError: an entry that has to be read cannot be.
     """
-    gone = [] if lane is None else list(_gone(lane, sent, min(here_n, there_n), residency))
-    return LanePlan(gone, _split(sent, here_n, residency) if there_n > here_n else None)
+    gone: Ranges[int] = Ranges()
+    if lane is not None:
+        upto_n = min(here_n, there_n)
+        for stretch in list(stretches(lane, sent, upto_n)):
+            if stretch.here and not are_alike(stretch.here, stretch.there, upto_n):
+                yield from _find_gone(lane, stretch, upto_n, residency, gone)
+    split = _split(sent, here_n, residency) if there_n > here_n else None
+    if split is not None:
+        yield
+    if lane is not None and there_n > here_n:
+        _check_follows(lane, sent, split, gone, here_n)
+    return LanePlan(gone, split)
+
+
+def _check_follows(
+    lane: Lane,
+    sent: Iterable[SentNode],
+    split: NodeColumns | None,
+    gone: Ranges[int],
+    here_n: int,
+) -> None:
+    """See that what is new follows the entries that stay here: I5.
+
+    Those that stay are the ones that the other side has as well, so there the new ones follow them.
+    New IDs may be below those of entries that were deleted there: these do not stay.  Where they do
+    not follow, the other side has other entries under the same dots, and no point of a history says
+    so.
+
+    Raises:
+        ContentError: they do not.
+    """
+    if split is not None:
+        first_id = split.id_at(0)
+    else:
+        keys = [head.key for _, head in sent if head.header.first_n > here_n]
+        if not keys:
+            return
+        first_id = StreamId(int.from_bytes(keys[0], "big"))
+    last_id = _last_kept(lane, gone)
+    if last_id >= first_id:
+        raise ContentError(
+            f"lane {lane.region} goes on at {format_id(first_id).decode()}, and here it has"
+            f" {format_id(last_id).decode()} under the dots before: its effects are others there"
+        )
+
+
+def _last_kept(lane: Lane, gone: Ranges[int]) -> StreamId:
+    """The ID of the last entry that stays when others go; 0-0: none does."""
+    node = lane.tail
+    while node is not None:
+        left = gone.missing(node.first_n, node.last_n + 1)
+        if left and left[-1][1] > node.last_n:
+            return node.last_id
+        if left:
+            # It was read to find those that go.
+            columns = node.columns_once()
+            for at in range(len(columns.n) - 1, -1, -1):
+                if any(low <= columns.n[at] < high for low, high in left):
+                    return columns.id_at(at)
+        node = node.prev
+    return ID_MIN
+
+
+def planned(plan: Generator[None, None, T]) -> T:
+    """Make a plan without stopping, and return it."""
+    while True:
+        try:
+            next(plan)
+        except StopIteration as stopped:
+            found: T = stopped.value
+            return found
 
 
 def merge_lane(
@@ -103,41 +191,76 @@ def merge_lane(
 
     Cost: O(macro nodes), and reading those that differ, and one in which ``here_n`` lies.
     """
-    gone, split = plan or plan_lane(
-        lane, sent, here_n=here_n, there_n=there_n, residency=lane.limits.residency
+    gone, split = plan or planned(
+        plan_lane(lane, sent, here_n=here_n, there_n=there_n, residency=lane.limits.residency)
     )
-    for first_n, last_n in gone:
-        lane.remove_dots(first_n, last_n - first_n + 1)
+    before = lane.length
+    has_less = lane.remove_ranges(gone)
+    assert has_less == (lane.length < before)
     if there_n <= here_n:
-        return bool(gone)
+        return has_less
     if split is not None:
         _append(lane, split, arrived)
     new = [node for node in sent if node[1].header.first_n > here_n]
     for image, (key, added, highest_removed_id, header) in new:
         head = Head(key, added, highest_removed_id, came_at(header, arrived))
         lane.take_over(MacroNode.absent(image, head, lane))
-    return bool(gone or split or new)
+    assert lane.length >= sum(node[1].header.entries for node in new)
+    return has_less or bool(split or new)
 
 
 # --- What the other side removed ----------------------------------------------------------------
 
 
-def _gone(
-    lane: Lane, sent: Sequence[SentNode], upto_n: int, residency: Residency
-) -> Iterator[tuple[int, int]]:
-    """Stretches of dot numbers, first and last, whose entries the other side has removed."""
-    for here, there in _stretches(lane, sent, upto_n):
-        if not here or are_alike(here, there, upto_n):
-            continue
-        left = {n for node in there for n in _columns_of(node, residency).n if n <= upto_n}
-        mine = [n for node in here for n in node.columns.n if n <= upto_n]
-        for is_left, run in groupby(mine, left.__contains__):
-            if not is_left:
-                ns = list(run)
-                yield ns[0], ns[-1]
+def _find_gone(
+    lane: Lane,
+    stretch: Stretch,
+    upto_n: int,
+    residency: Residency,
+    gone: Ranges[int],
+) -> Iterator[None]:
+    """Find the entries of a stretch that the other side has removed, a macro node at a time.
+
+    Where the other side has no macro node, nothing of this side need be read for that.
+    """
+    last_n = max(stretch.here[-1].last_n, *(head.header.last_n for _, head in stretch.there), 0)
+    end = min(upto_n, last_n) + 1
+    start = min(stretch.here[0].first_n, end)
+    for node in stretch.there:
+        header = node[1].header
+        _find_all_gone(lane, start, header.first_n, gone)
+        start = min(header.last_n + 1, end)
+        kept = set(columns_of(node, residency).n)
+        within = Within(above_n=header.first_n - 1, upto_n=start - 1)
+        for mine in lane.nodes_within(within):
+            _find_others(mine, within, kept, gone)
+        yield
+    _find_all_gone(lane, start, end, gone)
 
 
-def _stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[Stretch]:
+def _find_all_gone(lane: Lane, start: int, stop: int, gone: Ranges[int]) -> None:
+    """Note dot numbers that the other side has no entries of; read the nodes that this cuts."""
+    if start >= stop:
+        return
+    gone.add(start, stop)
+    for node in lane.nodes_within(Within(above_n=start - 1, upto_n=stop - 1)):
+        if node.first_n < start or node.last_n >= stop:
+            node.warm()
+
+
+def _find_others(node: MacroNode, within: Within, kept: Container[int], gone: Ranges[int]) -> None:
+    """Find the entries of a macro node that are not kept; if there are any, have it in memory."""
+    columns = node.columns_once()
+    first = bisect_right(columns.n, within.above_n)
+    stop = bisect_right(columns.n, within.upto_n)
+    for is_kept, run in groupby(columns.n[first:stop], kept.__contains__):
+        if not is_kept:
+            found = list(run)
+            gone.add(found[0], found[-1] + 1)
+            node.have(columns)
+
+
+def stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[Stretch]:
     """The macro nodes of both sides up to a dot number, as short stretches as can be."""
     mine = lane.macro_nodes()
     theirs = iter(sent)
@@ -165,9 +288,9 @@ def _stretches(lane: Lane, sent: Iterable[SentNode], upto_n: int) -> Iterator[St
 
 
 def are_alike(here: Sequence[MacroNode], there: Sequence[SentNode], upto_n: int = U64_MAX) -> bool:
-    """Whether both sides have the same entries, and none beyond a dot number, as far as heads tell.
+    """True if, by their heads, both sides have the same entries, and none beyond a dot number.
 
-    False: they may.
+    False: they may be alike all the same.
     """
     if not here or not there:
         return not here and not there
@@ -180,28 +303,39 @@ def are_alike(here: Sequence[MacroNode], there: Sequence[SentNode], upto_n: int 
     )
 
 
-def _columns_of(node: SentNode, residency: Residency) -> NodeColumns:
-    """The entries of a macro node that is in no lane here."""
+def columns_of(node: SentNode, residency: Residency) -> NodeColumns:
+    """The entries of a macro node that is in no lane here.
+
+    Raises:
+        ContentError: its body is none, or not that of its head.
+        UnreadableError: it cannot be read.
+    """
     image, head = node
-    return decode_body(unpack(residency.load(image), size=head.header.body_bytes), head.header)
+    packed = residency.load(image)
+    try:
+        return decode_body(unpack(packed, size=head.header.body_bytes), head.header)
+    except (ValueError, OverflowError) as error:
+        raise ContentError(f"image {image - STAGED}: {error}") from error
 
 
 # --- What this side has not heard of ------------------------------------------------------------
 
 
 def _split(sent: Iterable[SentNode], here_n: int, residency: Residency) -> NodeColumns | None:
-    """Of the macro node that has entries on both sides of a dot number those beyond it."""
+    """Entries beyond a dot number of the macro node that has entries on both sides of it."""
     for node in sent:
         header = node[1].header
         if header.first_n <= here_n < header.last_n:
-            columns = _columns_of(node, residency)
+            columns = columns_of(node, residency)
             first = next(at for at, n in enumerate(columns.n) if n > here_n)
+            assert first > 0, "all of the node is beyond"
             return part_of(columns, first, len(columns.n))
     return None
 
 
 def _append(lane: Lane, columns: NodeColumns, arrived: Millis) -> None:
     """Put entries behind all others, as one macro node."""
+    assert not columns.arrivals, "they came here now"
     first_id = StreamId(columns.ms[0] << SEQ_BITS | columns.seq[0])
     node = MacroNode(first_id.to_bytes(KEY_BYTES, "big"), lane, NO_EPOCH)
     columns.arrivals.append(columns.n[0])

@@ -6,7 +6,7 @@
 
 The result is what a region shows that reached the joined version vector by effects alone (I1); the
 tests hold that against every kind of effect.  How two states are told apart without tombstones of
-entries is in ``presence.py``; what is local - consumers, what is pending, positions - stays this
+entries is in ``presence.py``.  Local state - consumers, pending entries, positions - stays this
 region's own, and changes as the effects that it had not applied would have changed it
 (``groups.py``).
 
@@ -15,6 +15,7 @@ Source: ``rules`` 16.
 
 from crdtstream.core.checkpoint.contents import id_of
 from crdtstream.core.ids import ID_MAX, Millis
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
@@ -29,8 +30,7 @@ from crdtstream.core.merge.lanes import NO_PLANS, LanePlans, merge_lane
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.producers import merge_producers
 from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.state import State
 
 
 def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLANS) -> None:
@@ -52,7 +52,7 @@ def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLA
     state.parts.note(key)
     destroys = Destroys(state, sent)
     stream = keys.streams.get(key)
-    if stream is None and (_has_stream(sent) or state.keeps_producers(key)):
+    if stream is None and (has_stream(sent) or state.keeps_producers(key)):
         # It may turn out to have nothing that is new here, and is dropped again then.
         stream = keys.stream_or_new(key)
     merge_lost(state, sent, stream)
@@ -60,7 +60,7 @@ def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLA
     merge_string(state, sent, both)
     merge_floors(state, sent)
     if stream is not None:
-        _merge_lanes(stream, sent, both, plans, arrived=keys.arrival)
+        merge_lanes(stream, sent, both, plans, arrived=keys.arrival)
         merge_last_ids(stream, sent, both)
         merge_groups(state, stream, sent, both)
         if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
@@ -72,13 +72,15 @@ def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLA
     state.parts.settle(key)
 
 
-def _has_stream(sent: SentKey) -> bool:
+def has_stream(sent: SentKey) -> bool:
+    """True if the other region has a stream of the key, or knows producers of one."""
     return sent.content.stream is not None or sent.producers is not NOTHING_OF_PRODUCERS
 
 
-def _merge_lanes(
+def merge_lanes(
     stream: Stream, sent: SentKey, both: Both, plans: LanePlans, *, arrived: Millis
 ) -> None:
+    """Merge all lanes of a key; arguments as of ``merge_key``."""
     content = sent.content.stream
     # Of a lane whose entries are all gone there are facts and no macro nodes.
     facts_of_lanes = () if content is None else content.lanes
@@ -93,7 +95,8 @@ def _merge_lanes(
             plan = plans.get(region)
             merge_lane(lane, nodes, here_n=here_n, there_n=there_n, arrived=arrived, plan=plan)
         elif content is None and sent.content.gone is None:
-            # Losses of keys that are gone are forgotten in time: what goes is noted here again.
+            # Losses of keys that are gone are forgotten in time: what is removed is noted here
+            # again.
             stream.trim({region: ID_MAX}, both.there)
         else:
             lane.remove_prefix(up_to=ID_MAX, n_max=there_n)

@@ -1,4 +1,4 @@
-"""Of two states, each a set of dotted things with a version vector: what the union of both has.
+"""Union of two states, each a set of dotted things with a version vector.
 
     in both                                        stays
     in one, and the other's vector covers its dot  is removed: the other has seen it, and removed it
@@ -34,11 +34,11 @@ class Both:
     there: VersionVector
 
     def is_new_here(self, dot: Dot) -> bool:
-        """Whether this region had not applied the effect."""
+        """True if this region had not applied the effect."""
         return not covers_dot(self.here, dot)
 
     def is_new_there(self, dot: Dot) -> bool:
-        """Whether the other region had not applied the effect."""
+        """True if the other region had not applied the effect."""
         return not covers_dot(self.there, dot)
 
     def united(self, here: Mapping[Dot, T], there: Mapping[Dot, T]) -> dict[Dot, T]:
@@ -53,7 +53,7 @@ class Both:
     def without_destroyed(
         self, things: Mapping[Dot, T], here: Iterable[Dot], there: Iterable[Dot]
     ) -> dict[Dot, T]:
-        """What was united, less what a destroy took that it had not observed.
+        """The united things, without those that a concurrent destroy removed.
 
         Args:
             here, there: dots of the destroys that each region remembers.

@@ -1,4 +1,4 @@
-"""What is known of who appended to a key: records of messages, numbered rows, the window.
+"""Producers of a key, as both sides know them: records of messages, numbered rows, the window.
 
 Appends that are new to one side each, with the same name, are concurrent: of them the one with the
 smallest dot stays (``rules`` 20), as if they had met by their effects.
@@ -7,16 +7,16 @@ smallest dot stays (``rules`` 20), as if they had met by their effects.
 from collections.abc import Iterator, Mapping
 
 from crdtstream.core.checkpoint.contents import ProducersContent, id_of
-from crdtstream.core.checkpoint.restoring import producer_of
 from crdtstream.core.clock import Dot
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import Millis, StreamId
+from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import SentKey
 from crdtstream.core.producers.idempotency import Collapsed, Tracked, Window
 from crdtstream.core.producers.numbered import Losing, Producer, Run
-from crdtstream.core.state import State
-from crdtstream.core.stream import Stream
+from crdtstream.core.whole.restoring import producer_of
+from crdtstream.core.whole.state import State
 
 # By name the appends that have it.
 Named = dict[IdempotentId, dict[Dot, StreamId]]
@@ -79,7 +79,7 @@ def _settle(
     here: Mapping[Dot, StreamId],
     there: Mapping[Dot, StreamId],
 ) -> None:
-    """Appends of one name, of which those of one side are concurrent to those of the other."""
+    """Appends of one name; those of one side are concurrent to those of the other."""
     for losers, rivals in ((here, there), (there, here)):
         stays = min(rivals)
         for dot, entry_id in losers.items():
@@ -122,7 +122,7 @@ def _merged_runs(mine: Producer, theirs: Producer, number: int, both: Both) -> l
 
 
 def _losing(mine: Producer, theirs: Producer, both: Both) -> Iterator[Losing]:
-    """Of rows that both sides appended without knowing of each other those that go."""
+    """Rows to be removed, of those that both sides appended concurrently."""
     for number in mine.batches.keys() & theirs.batches.keys():
         here = [run for run in mine.runs_of(number) if both.is_new_there(run.first)]
         there = [run for run in theirs.runs_of(number) if both.is_new_here(run.first)]

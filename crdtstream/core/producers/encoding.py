@@ -1,4 +1,4 @@
-"""What the WINDOW part of a key says: what is known of who appended to it."""
+"""The WINDOW part of a key: what is known of its producers."""
 
 from crdtstream.core.checkpoint.contents import (
     BatchContent,
@@ -23,7 +23,7 @@ def encode_producers(
     idempotency: IdempotencyRecords,
     numbered: NumberedRecords,
 ) -> bytes:
-    """What is known of who appended to a key."""
+    """Encode what is known of a key's producers."""
     return packed(
         ProducersContent(
             window=None if window is None else _window(window),

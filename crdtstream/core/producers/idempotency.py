@@ -2,12 +2,12 @@
 
 Two things are kept, for different reasons:
 
-* The *window* of a stream: the latest ids of each producer.  From it the region where a retry
-  comes in recognises it and answers the first entry's ID (IDMP-DURATION and IDMP-MAXSIZE bound it).
-  An id is as old as it has been in this region: another region's clock may be far from ours.
+* The *window* of a stream: the latest ids of each producer.  From it the region that gets a retry
+  recognises it and answers the first entry's ID (IDMP-DURATION and IDMP-MAXSIZE bound it).  An id
+  is as old as it has been in this region: another region's clock may be far from ours.
 * *Records*: the dot of every idempotent append, until it is causally stable.  Two regions that
-  append the same id without knowing of each other find out when their effects meet; then the one
-  with the smaller dot stays and the other goes, in every region, without an effect.
+  append the same id concurrently find out when their effects meet.  Then the one with the smaller
+  dot stays and the other is removed, in every region, without an effect.
 
 Records outlive removal, trim, DEL and the window: the region that hears of the two in the other
 order, or after a DEL, must decide the same.  Whether an append loses depends on dots and contexts
@@ -53,8 +53,8 @@ class Tracked:
 class Window:
     """The idempotent ids that one stream recognises, by producer, each in the order they came.
 
-    Always so: producers stand in the order of their latest ids, and each has one.  So who has gone
-    silent is found in front, and forgetting costs what is forgotten.
+    Always so: producers stand in the order of their latest ids, and each has one.  So silent
+    producers are found in front, and forgetting costs what is forgotten.
 
     Attributes:
         added, duplicates: ids that came in, and retries that were recognised here, since the
@@ -96,7 +96,7 @@ class Window:
         arrived: Millis,
         maxsize: int,
     ) -> None:
-        """Recognise an id from now on; the producer's oldest goes when there are too many."""
+        """Recognise an id from now on; the producer's oldest is dropped when there are too many."""
         producer = idempotent.producer
         ids = self._by_producer.get(producer)
         if ids is None:
@@ -117,11 +117,12 @@ class Window:
             self.id_count -= 1
             if not ids:
                 del self._by_producer[idempotent.producer]
+        assert self.id_count >= len(self._by_producer), "a producer without an id is kept"
 
     def forget_old(self, *, now: Millis, duration_s: int) -> None:
         """Drop the producers whose ids are all too old, and the old ids of the latest producer.
 
-        Old ids of the others go when they append again.  O(what goes).
+        Old ids of the others are dropped when they append again.  O(what is dropped).
         """
         while self._by_producer:
             producer = next(iter(self._by_producer))
@@ -137,10 +138,12 @@ class Window:
                 self._forget_first(ids)
             if not ids:
                 del self._by_producer[producer]
+        assert self.id_count >= len(self._by_producer), "a producer without an id is kept"
 
     def _forget_first(self, ids: OrderedDict[bytes, Tracked]) -> None:
         ids.popitem(last=False)
         self.id_count -= 1
+        assert self.id_count >= 0
 
     def clear(self) -> None:
         """XCFGSET changed a bound: everything is forgotten, as in Redis."""
@@ -166,7 +169,7 @@ class Window:
             yield producer, iter(ids.items())
 
     def restore(self, producer: bytes, ids: Iterator[tuple[bytes, Tracked]]) -> None:
-        """Put back what ``items`` told, one producer after the other."""
+        """Put back what ``items`` returned, one producer after the other."""
         self._by_producer[producer] = OrderedDict(ids)
         self.id_count += len(self._by_producer[producer])
 
@@ -176,10 +179,10 @@ def _is_over(tracked: Tracked, now: Millis, duration_s: int) -> bool:
 
 
 class Collapsed(NamedTuple):
-    """An entry that went because a concurrent append of the same id stayed.
+    """An entry that was removed because a concurrent append of the same id stayed.
 
     Attributes:
-        dot, idempotent: of the entry that went.
+        dot, idempotent: of the entry that was removed.
         stays, stays_id: dot and ID of the one that stayed.
     """
 
@@ -211,18 +214,18 @@ class _KeyRecords:
 class IdempotencyRecords:
     """Every idempotent append that is not causally stable yet, by key."""
 
-    __slots__ = ("_by_key", "_queues")
+    __slots__ = ("_by_key", "queues")
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, _KeyRecords] = {}
         # In the order of each origin's dots, so that forgetting costs what is forgotten.
-        self._queues: dict[RegionId, deque[tuple[int, bytes, IdempotentId]]] = {}
+        self.queues: dict[RegionId, deque[tuple[int, bytes, IdempotentId]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self.queues.values()))
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether there are any of the key."""
+        """True if the key has records."""
         return key in self._by_key
 
     def add(self, dot: Dot, key: bytes, idempotent: IdempotentId, entry_id: StreamId) -> None:
@@ -230,7 +233,7 @@ class IdempotencyRecords:
         if records is None:
             records = self._by_key[key] = _KeyRecords()
         records.by_name.setdefault(idempotent, {})[dot] = entry_id
-        self._queues.setdefault(dot.region, deque()).append((dot.n, key, idempotent))
+        self.queues.setdefault(dot.region, deque()).append((dot.n, key, idempotent))
 
     def concurrent(
         self, context: VersionVector, key: bytes, idempotent: IdempotentId
@@ -259,25 +262,25 @@ class IdempotencyRecords:
         return None
 
     def knows(self, key: bytes, idempotent: IdempotentId) -> bool:
-        """Whether an append of this id may not be causally stable."""
+        """True if an append of this id may not be causally stable."""
         records = self._by_key.get(key)
         return records is not None and idempotent in records.by_name
 
     def note_deleted(self, key: bytes, context: VersionVector) -> None:
-        """The key was deleted, by someone who had observed what the context covers."""
+        """Note that the key was deleted by an issuer that had observed what the context covers."""
         records = self._by_key.get(key)
         if records is not None:
             join(records.deleted, context)
 
     def note_collapsed(self, key: bytes, entry_id: StreamId, collapsed: Collapsed) -> None:
-        """An entry gave way; of several to which it did, the one with the smallest dot counts."""
+        """Note an entry that gave way; of several to which it did, the smallest dot counts."""
         rows = self._by_key[key].collapsed.setdefault(entry_id, {})
         before = rows.get(collapsed.dot)
         if before is None or collapsed.stays < before.stays:
             rows[collapsed.dot] = collapsed
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
-        """The entries with this ID that went, for as long as their records are kept."""
+        """The removed entries with this ID, for as long as their records are kept."""
         records = self._by_key.get(key)
         rows = {} if records is None else records.collapsed.get(entry_id, {})
         return [row for _, row in sorted(rows.items())]
@@ -286,9 +289,9 @@ class IdempotencyRecords:
         """Drop the records that the causally stable version vector covers.
 
         Args:
-            note: told of each key, before something of it goes.
+            note: called with each key, before something of it is dropped.
         """
-        for region, queue in self._queues.items():
+        for region, queue in self.queues.items():
             n_stable = stable.get(region, 0)
             while queue and queue[0][0] <= n_stable:
                 n, key, idempotent = queue.popleft()
@@ -296,7 +299,7 @@ class IdempotencyRecords:
                 self.forget(key, idempotent, Dot(region, n))
 
     def has(self, key: bytes, idempotent: IdempotentId, dot: Dot) -> bool:
-        """Whether this very append is remembered."""
+        """True if this very append is remembered."""
         records = self._by_key.get(key)
         return records is not None and dot in records.by_name.get(idempotent, {})
 
@@ -313,6 +316,10 @@ class IdempotencyRecords:
             if not records.by_name:
                 del self._by_key[key]
 
+    def forget_key(self, key: bytes) -> None:
+        """Nothing counts that was remembered of the key; ``restore_order`` then."""
+        self._by_key.pop(key, None)
+
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def of(self, key: bytes) -> Iterator[tuple[Dot, IdempotentId, StreamId]]:
@@ -324,7 +331,7 @@ class IdempotencyRecords:
                     yield dot, idempotent, entry_id
 
     def collapsed_of(self, key: bytes) -> Iterator[tuple[StreamId, Collapsed]]:
-        """The entries of a key that went, with their IDs."""
+        """The removed entries of a key, with their IDs."""
         records = self._by_key.get(key)
         if records is not None:
             for entry_id, rows in records.collapsed.items():
@@ -332,12 +339,13 @@ class IdempotencyRecords:
                     yield entry_id, collapsed
 
     def deleted_of(self, key: bytes) -> VersionVector:
-        """Which of a key's records are of entries that went with the key."""
+        """Version vector that covers those of a key's entries which a delete of the key removed."""
         records = self._by_key.get(key)
         return {} if records is None else records.deleted
 
     def restore_order(self) -> None:
         """All records of all keys were added, those of one key in their order, or forgotten."""
-        for region, queue in self._queues.items():
-            rows = [row for row in queue if self.has(row[1], row[2], Dot(region, row[0]))]
-            self._queues[region] = deque(sorted(rows, key=lambda row: row[0]))
+        for region, queue in self.queues.items():
+            # Of a key that was forgotten and is known again a record may be noted twice.
+            rows = {row for row in queue if self.has(row[1], row[2], Dot(region, row[0]))}
+            self.queues[region] = deque(sorted(rows, key=lambda row: row[0]))

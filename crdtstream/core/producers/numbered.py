@@ -9,13 +9,13 @@ Which rows a region has is then a few ranges, however many rows there are:
                                 [8000, 9000)  region 2, dots 17…
 
 So unlike the window of XADD's idempotent ids these have no size and no duration.  The rows of a
-batch are remembered until the producer appends for the batch after the next: for it to begin, the
-next one, a later batch, must have been committed - and until they are causally stable.  An append
-for an older batch is refused: which of its rows are there is forgotten.
+batch are remembered until they are causally stable, and the producer has appended for the batch
+after the next: that begins only when the next one was committed.  An append for an older batch is
+refused: which of its rows were appended is forgotten.
 
 A run keeps its dots for as long as its batch is known, also when it is causally stable: by them two
-states are merged (``merge/``).  Rows without dots could not be told from rows that the other region
-has deleted.
+states are merged (``merge/``).  Rows without dots could not be distinguished from rows that the
+other region has deleted.
 
 Rows that two regions appended without knowing of each other are settled as every idempotent append
 is: those with the smaller dot stay, in every region.  As they are of different origins, the smaller
@@ -47,12 +47,12 @@ Rows: TypeAlias = tuple[int, int]
 
 
 class StaleBatchError(Exception):
-    """The batch is too old: which of its rows are there is forgotten; the text says which."""
+    """The batch is too old: its appended rows are forgotten; the text names the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Losing:
-    """Appends that go because concurrent ones of the same rows stay: ``count`` from a dot on."""
+    """Appends to be removed as concurrent ones of the same rows stay: ``count`` from a dot on."""
 
     first: Dot
     count: int
@@ -80,22 +80,24 @@ class Run:
         return Dot(self.first.region, self.first.n + self.stop - self.start - 1)
 
     def loser(self, rival: "Run") -> Losing | None:
-        """Of two concurrent runs the part of the one with the greater dots that both have."""
+        """Part that two concurrent runs share, of the run with the greater dots."""
         start, stop = max(self.start, rival.start), min(self.stop, rival.stop)
         if start >= stop:
             return None
         loser = max(self, rival, key=lambda one: one.first)
         n = loser.first.n + start - loser.start
+        assert loser.first.n <= n <= loser.last.n
         return Losing(Dot(loser.first.region, n), stop - start)
 
 
 class Batch:
-    """What is here of one batch.
+    """The rows of one batch that are here.
 
     Attributes:
         known: the rows that a retry need not bring; empty in a batch that is so old that its rows
             are forgotten.
-        runs: per origin, in the order of their dots, those that are known or not causally stable.
+        runs: per origin, in the order of their dots, the runs that are known or not causally
+            stable.
     """
 
     __slots__ = ("known", "runs")
@@ -149,7 +151,7 @@ class Producer:
     """The batches of one producer: the last two, and what is not causally stable of older ones.
 
     Attributes:
-        newest: the highest batch of which a row is known, -1 if none is.
+        newest: the highest batch that has a known row, -1 if none has.
     """
 
     __slots__ = ("batches", "newest")
@@ -169,7 +171,9 @@ class Producer:
 
     def add(self, number: int, run: Run) -> None:
         batch = self.batches.setdefault(number, Batch())
-        batch.runs.setdefault(run.first.region, deque()).append(run)
+        runs = batch.runs.setdefault(run.first.region, deque())
+        assert not runs or runs[-1].last.n < run.first.n, "runs of an origin ascend"
+        runs.append(run)
         if number >= self.oldest_known:
             batch.known.add(run.start, run.stop)
         if number > self.newest:
@@ -178,12 +182,13 @@ class Producer:
             for old in (before - 1, before):
                 if old < self.oldest_known and old in self.batches:
                     self.batches[old].know(forgets=True)
+                    assert not self.batches[old].known
                     self.drop_if_empty(old)
 
     def forget_covered_by(self, context: VersionVector) -> None:
         """The key was deleted: rows that its deleter had observed are known no more.
 
-        All causally stable rows are among them: whoever can still delete has observed them.
+        All causally stable rows are among them: every later delete has observed them.
         """
         for batch in self.batches.values():
             for run in batch.live_runs():
@@ -191,12 +196,13 @@ class Producer:
         self.follow_runs()
 
     def follow_runs(self) -> None:
-        """Runs came, went or are known no more: what is known follows from those that are."""
+        """Runs were added, dropped or forgotten: what is known follows from the known ones."""
         live = [number for number, batch in self.batches.items() if batch.live_runs()]
         self.newest = max(live, default=-1)
         for number in list(self.batches):
             self.batches[number].know(forgets=number < self.oldest_known)
             self.drop_if_empty(number)
+        assert self.newest == -1 or self.newest in self.batches
 
     def runs_of(self, number: int) -> Iterator[Run]:
         """The runs of a batch, those of each origin in the order of their dots."""
@@ -218,19 +224,19 @@ class Producer:
 class NumberedRecords:
     """The rows of every numbered producer, by key."""
 
-    __slots__ = ("_by_key", "_queues")
+    __slots__ = ("_by_key", "queues")
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, OrderedDict[bytes, Producer]] = {}
         # What is not stable, in the order of each origin's dots.
-        self._queues: dict[RegionId, deque[tuple[bytes, Numbered, Run]]] = {}
+        self.queues: dict[RegionId, deque[tuple[bytes, Numbered, Run]]] = {}
 
     def __len__(self) -> int:
         """Runs that are not causally stable."""
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self.queues.values()))
 
     def missing(self, key: bytes, rows: Numbered, count: int) -> list[Rows]:
-        """Which of ``count`` rows from ``rows.row`` on are not here, ascending.
+        """Rows, of ``count`` from ``rows.row`` on, that are not here, ascending.
 
         Raises:
             StaleBatchError: what was here of the batch is forgotten.
@@ -254,7 +260,7 @@ class NumberedRecords:
         """Remember rows that were just appended, from the dot ``first`` on.
 
         Returns:
-            What goes of them, and of concurrent appends of the same rows.
+            What is to be removed of them, and of concurrent appends of the same rows.
         """
         lost = self.losing(key, rows, count, first, context)
         producers = self._by_key.setdefault(key, OrderedDict())
@@ -262,14 +268,14 @@ class NumberedRecords:
         producers.move_to_end(rows.producer)
         run = Run(rows.row, rows.row + count, first)
         producer.add(rows.batch, run)
-        self._queues.setdefault(first.region, deque()).append((key, rows, run))
+        self.queues.setdefault(first.region, deque()).append((key, rows, run))
         self._forget_the_silent(producers)
         return lost
 
     def losing(
         self, key: bytes, rows: Numbered, count: int, first: Dot, context: VersionVector
     ) -> list[Losing]:
-        """What ``add`` would tell.  Of which origin ``first`` is decides, not its number."""
+        """Rows that ``add`` would return.  Only the origin of ``first`` counts, not its number."""
         producers = self._by_key.get(key)
         producer = None if producers is None else producers.get(rows.producer)
         batch = None if producer is None else producer.batches.get(rows.batch)
@@ -302,9 +308,9 @@ class NumberedRecords:
         At most ``FORGOTTEN_RUNS_MAX`` runs of each origin; the next call goes on.
 
         Args:
-            note: told of each key, before something of it goes.
+            note: called with each key, before something of it is dropped.
         """
-        for region, queue in self._queues.items():
+        for region, queue in self.queues.items():
             n_stable = stable.get(region, 0)
             for _ in range(FORGOTTEN_RUNS_MAX.value):
                 if not queue or queue[0][2].last.n > n_stable:
@@ -325,6 +331,10 @@ class NumberedRecords:
             if not producers:
                 del self._by_key[key]
 
+    def forget_key(self, key: bytes) -> None:
+        """Nothing counts that was remembered of the key; ``restore_order`` then."""
+        self._by_key.pop(key, None)
+
     def producer_or_new(self, key: bytes, name: bytes) -> Producer:
         """A producer of a key, whose runs are about to be replaced; ``follow_runs`` then."""
         return self._by_key.setdefault(key, OrderedDict()).setdefault(name, Producer())
@@ -338,7 +348,7 @@ class NumberedRecords:
     # --- What a checkpoint has ----------------------------------------------------------------
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether there are any rows of the key."""
+        """True if there are rows of the key."""
         return key in self._by_key
 
     def of(self, key: bytes) -> Iterator[tuple[bytes, Producer]]:
@@ -346,7 +356,7 @@ class NumberedRecords:
         return iter(self._by_key.get(key, {}).items())
 
     def restore(self, key: bytes, name: bytes, producer: Producer) -> None:
-        """Put back what ``of`` told, one producer after the other."""
+        """Put back what ``of`` returned, one producer after the other."""
         self._by_key.setdefault(key, OrderedDict())[name] = producer
 
     def restore_order(self) -> None:
@@ -359,7 +369,7 @@ class NumberedRecords:
                         if not run.is_stable:
                             row = key, Numbered(name, number, run.start), run
                             queues.setdefault(run.first.region, []).append(row)
-        self._queues = {
+        self.queues = {
             region: deque(sorted(rows, key=lambda row: row[2].first.n))
             for region, rows in queues.items()
         }

@@ -2,8 +2,7 @@
 
 A batch is encoded once, by its issuer; log, links and relays carry these bytes.  Columns are
 ``bytes`` fields, so that encoding and decoding them are a few copies instead of a call per effect.
-Batches of an earlier version stay as they were issued, in logs and on their way: their columns
-have a field each.
+Batches from before log format 1 have columns and intervals in other fields, and are refused.
 
 Decoding validates what comes from outside: whatever passes has columns of equal length, offsets
 that fit and no empty lists.  What needs the replica's state (is it next, do the IDs ascend) is
@@ -44,12 +43,12 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     SetString,
     SetStringExpiry,
+    Start,
     Trim,
     are_stretches,
     ascend,
 )
 from crdtstream.core.fields import FIELDS_BYTES_MIN
-from crdtstream.core.groups.creates import Start
 from crdtstream.core.id_columns import IdColumns, Ids, from_columns
 from crdtstream.core.ids import (
     REGION_MAX,
@@ -61,7 +60,7 @@ from crdtstream.core.ids import (
     id_seq,
     make_id,
 )
-from crdtstream.core.membership.changes import (
+from crdtstream.core.member_changes import (
     HASH_BYTES,
     MembersError,
     decode_change,
@@ -77,7 +76,7 @@ N_MAX: Final = (1 << 63) - 1
 # Batches and rows of numbered producers.
 ROW_MAX: Final = (1 << 63) - 1
 EFFECTS_PER_BATCH_MAX: Final = 1 << 24
-# Further from an ID than that the issuer's clock is told by itself; IDs may be any numbers.
+# Further from an ID than this, the issuer's clock is encoded by itself; IDs may be any numbers.
 ISSUED_AFTER_MS_MAX: Final = 1 << 31
 
 
@@ -195,10 +194,6 @@ def _encode_interval(
 
 
 def _decode_interval(message: effects_pb2.LaneInterval, *, field: str) -> tuple[StreamId, StreamId]:
-    if message.HasField("to"):
-        if message.from_ms or message.from_seq or message.ms_on or message.to_seq:
-            raise BatchError(f"{field}: there is one of an earlier version, too")
-        return decode_id(getattr(message, "from")), decode_id(message.to)
     to_ms = message.from_ms + message.ms_on
     if to_ms > U64_MAX:
         raise BatchError(f"{field}: an interval that ends behind the last ID")
@@ -487,7 +482,7 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
 # --- Batches ------------------------------------------------------------------------------------
 
 
-# How the bytes of an effect go on behind its offset; each kind has a key, and nothing else.
+# Tag behind the offset of an effect; each kind has a key, and nothing else.
 _KEY_ONLY: Final[dict[type, bytes]] = {
     DeleteKey: bytes([effects_pb2.Effect.DELETE_KEY_FIELD_NUMBER << 3 | 2]),
     DeleteString: _varint(effects_pb2.Effect.DELETE_STRING_FIELD_NUMBER << 3 | 2),
@@ -519,6 +514,16 @@ def _encode_deletes(others: Sequence[tuple[int, RareEffect]]) -> bytes | None:
     return b"".join(parts)
 
 
+def _encode_run(run: NumberedRun) -> effects_pb2.NumberedRun:
+    return effects_pb2.NumberedRun(
+        index=run.at,
+        count=run.count,
+        producer=run.first.producer,
+        batch=run.first.batch,
+        first_row=run.first.row,
+    )
+
+
 def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
     if not batch.appends.ms and (deletes := _encode_deletes(batch.others)) is not None:
@@ -529,14 +534,16 @@ def encode_batch(batch: EffectBatch) -> bytes:
             context=encode_vv(batch.context),
             issued_ms=batch.issued_ms,
         )
-        # Its fields have lower numbers than ``others``, and there are none with higher ones.
-        return head.SerializeToString(deterministic=True) + deletes
+        tail = effects_pb2.EffectBatch(follows=batch.follows)
+        # Their fields have lower numbers than ``others``, and a higher one.
+        return head.SerializeToString(deterministic=True) + deletes + tail.SerializeToString()
     appends = batch.appends
-    producers = {item.producer: None for item in appends.idempotent.values()}
+    producers: dict[bytes, None] = {}
     columns = [appends.ms, appends.seq, appends.lengths]
     if len(appends.keys) > 1:
         columns.append(appends.key_index)
     if appends.idempotent:
+        producers = {item.producer: None for item in appends.idempotent.values()}
         producer_index = {producer: index for index, producer in enumerate(producers)}
         named = [producer_index[item.producer] for item in appends.idempotent.values()]
         columns += [array("I", appends.idempotent), array("I", named)]
@@ -548,20 +555,15 @@ def encode_batch(batch: EffectBatch) -> bytes:
         columns=write_columns(columns) if columns[0] else b"",
         keys=appends.keys,
         fields=appends.fields,
-        others=[_encode_effect(offset, effect) for offset, effect in batch.others],
-        producers=producers,
-        idempotent_ids=[item.id for item in appends.idempotent.values()],
-        numbered=[
-            effects_pb2.NumberedRun(
-                index=run.at,
-                count=run.count,
-                producer=run.first.producer,
-                batch=run.first.batch,
-                first_row=run.first.row,
-            )
-            for run in appends.numbered
-        ],
+        follows=batch.follows,
     )
+    if batch.others:
+        message.others.extend(_encode_effect(offset, effect) for offset, effect in batch.others)
+    if producers:
+        message.producers.extend(producers)
+        message.idempotent_ids.extend(item.id for item in appends.idempotent.values())
+    if appends.numbered:
+        message.numbered.extend(map(_encode_run, appends.numbered))
     after_ms = batch.issued_ms - appends.ms[0] if appends.ms else ISSUED_AFTER_MS_MAX
     if abs(after_ms) < ISSUED_AFTER_MS_MAX:
         message.issued_after_ms = after_ms
@@ -605,6 +607,7 @@ def decode_batch(data: bytes) -> EffectBatch:
         issued_ms=Millis(_issued_ms(message, appends)),
         appends=appends,
         others=others,
+        follows=message.follows,
     )
 
 
@@ -628,18 +631,15 @@ class _Columns:
         BatchError: they are no columns, or not of one length.
         """
         self.idempotent_index = self.idempotent_producer_index = array("I")
-        if message.ms:
-            if message.columns:
-                raise BatchError("columns: there are those of an earlier version, too")
-            self._read_earlier(message)
-            return
         count = max(message.count - len(message.others), 0)
-        # A column takes memory for so many numbers, however few bytes it has here.
+        # A column takes memory for this number of values, however few bytes it has here.
         if count * FIELDS_BYTES_MIN > len(message.fields):
             raise BatchError(f"fields: too few bytes for {count} appends")
         self.key_index = array("I", bytes(4 * count))
         self.ms = self.seq = array("Q")
         self.lengths = array("I")
+        if count and not message.columns:
+            raise BatchError("columns: none, as in batches from before log format 1")
         reader = ColumnsReader(message.columns)
         try:
             if count:
@@ -657,21 +657,6 @@ class _Columns:
             named = len(message.idempotent_ids)
             self.idempotent_index = reader.take("I", named)
             self.idempotent_producer_index = reader.take("I", named)
-
-    def _read_earlier(self, message: effects_pb2.EffectBatch) -> None:
-        self.ms = unpack("Q", message.ms, field="ms")
-        self.seq = unpack("Q", message.seq, field="seq")
-        self.lengths = unpack("I", message.lengths, field="lengths")
-        self.key_index = array("I", bytes(4 * len(self.ms)))
-        if len(message.keys) > 1:
-            self.key_index = unpack("I", message.key_index, field="key_index")
-        if not len(self.ms) == len(self.seq) == len(self.lengths) == len(self.key_index):
-            raise BatchError("ms, seq, lengths, key_index: columns differ in length")
-        if message.idempotent_ids:
-            self.idempotent_index = unpack("I", message.idempotent_index, field="idempotent_index")
-            self.idempotent_producer_index = unpack(
-                "I", message.idempotent_producer_index, field="idempotent_producer_index"
-            )
 
 
 def _decode_appends(message: effects_pb2.EffectBatch) -> AppendColumns:

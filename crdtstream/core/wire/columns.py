@@ -27,13 +27,14 @@ _DIFFERS: Final = 16
 
 
 class ColumnsError(Exception):
-    """Bytes that are no columns, or not as many; the text says what is wrong."""
+    """Bytes that are no columns, or not the right number; the text says what is wrong."""
 
 
 def write_columns(columns: "Sequence[array[int]]") -> bytes:
     """The columns' bytes; each is of ``I`` or ``Q``, and none is empty."""
     parts: list[bytes] = []
     for column in columns:
+        assert column, "a column without numbers has no head to be read back"
         if len(column) == 1:
             _put_one(parts, column[0])
         else:
@@ -67,7 +68,7 @@ def _put(parts: list[bytes], column: "array[int]") -> None:
 
 
 class ColumnsReader:
-    """Columns, one after the other.  Who takes them knows how many numbers each has."""
+    """Columns, one after the other.  The caller that takes them knows how many numbers each has."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

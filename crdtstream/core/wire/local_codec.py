@@ -22,8 +22,8 @@ from crdtstream.core.effects import (
     Redeliver,
     Release,
     SetPosition,
+    Start,
 )
-from crdtstream.core.groups.creates import Start
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.wire.codec import (
     BatchError,
@@ -44,13 +44,14 @@ UNKNOWN: Final = Millis(0)
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """What is local about a record.
+    """The local part of a record.
 
     Attributes:
         changes: each with the number of own effects issued before it.
         arrived: when a batch of another region came here; 0 in a record of this region's own.
         appended: when each idempotent append of a batch of this region was made.
-        merged: the record tells of no batch and no change, but of a state that was merged.
+        merged: the state that was merged, if the record stands for that instead of a batch and
+            changes.
     """
 
     changes: Sequence[tuple[int, LocalChange]] = ()
@@ -60,7 +61,7 @@ class Local:
 
 
 def encode_local(local: Local) -> bytes:
-    """What is local about a record, as bytes."""
+    """Encode the local part of a record."""
     message = local_pb2.LocalChanges(
         changes=[_encode_change(after_n, change) for after_n, change in local.changes],
         arrived_ms=local.arrived,
@@ -70,6 +71,8 @@ def encode_local(local: Local) -> bytes:
         message.merged.cut_id = local.merged.cut_id
         message.merged.source = local.merged.source
         message.merged.vv.CopyFrom(encode_vv(local.merged.vv))
+        if local.merged.key is not None:
+            message.merged.key = local.merged.key
     return message.SerializeToString(deterministic=True)
 
 
@@ -139,7 +142,7 @@ def decode_local(data: bytes) -> Local:
 
 
 def merged_in(record: Record) -> Merged | None:
-    """The state that a record tells of, None if it is another record.
+    """The state that a record stands for, None if it is another record.
 
     Raises:
         BatchError: what is local about it is no valid message.
@@ -151,7 +154,8 @@ def merged_in(record: Record) -> Merged | None:
 
 def _decode_merged(message: local_pb2.Merged) -> Merged:
     source = checked_region(message.source, field="merged.source")
-    return Merged(message.cut_id, source, decode_vv(message.vv))
+    key = message.key if message.HasField("key") else None
+    return Merged(message.cut_id, source, decode_vv(message.vv), key)
 
 
 def _decode_change(message: local_pb2.LocalChange) -> LocalChange:

@@ -1,7 +1,7 @@
-"""``python -m crdtstream.drill.load PLAN RECORDS``: one load, told of by its standard output.
+"""``python -m crdtstream.drill.load PLAN RECORDS``: one load, reported on its standard output.
 
-It begins at the line ``go`` on its standard input, which carries the moment, and ends its
-consumers at the line ``end``, or at the end of the input: however the runner ends, so do they.
+It begins at the line ``go`` on its standard input, which carries the moment.  It ends its consumers
+at the line ``end``, or at the end of the input, so they end however the runner does.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def _begin(
     tasks: asyncio.TaskGroup,
     clients: list[RegionalClient | MultiDb],
 ) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
-    """Start every client of the plan: those that end by themselves, and those that go on."""
+    """Start every client of the plan: those that end by themselves, and those that do not."""
     producing = []
     following = []
     for place, item in enumerate(plan.items, 1):

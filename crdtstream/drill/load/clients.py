@@ -36,11 +36,11 @@ async def produce(
 ) -> None:
     """Add rows at a steady rate until the load ends, then settle what is open.
 
-    What is so far behind then that it cannot be caught up in time is left out.
+    Rows that are so late then that they cannot be sent in time are left out.
 
     Args:
-        ask: sends one request; where to is its own affair.
-        began: when the load did; the n-th row is due (n-1) intervals later.
+        ask: sends one request, to a place of its choice.
+        began: beginning of the load; the n-th row is due (n-1) intervals later.
     """
     payloads = _Payloads(plan.entry_bytes)
     ends = began + plan.seconds
@@ -99,7 +99,7 @@ class _Payloads:
 async def consume(
     plan: LoadPlan, item: Consumers, client: RegionalClient, journal: Journal
 ) -> None:
-    """Read, acknowledge, and take over what others left; until cancelled."""
+    """Read, acknowledge, and take over what other consumers left; until cancelled."""
     name = client.client.name
     new = [">" for _ in plan.streams]
     words = ("XREADGROUP", "GROUP", item.group, name, "COUNT", READ_COUNT, "BLOCK", BLOCK_MS)
@@ -200,7 +200,7 @@ def streams_of(reply: Any) -> Streams:
 
 
 def entries_of(reply: Any) -> Entries:
-    """Entries with their fields; without those whose fields are gone: drills delete nothing."""
+    """Entries with their fields; without those whose fields were removed: drills delete nothing."""
     return [
         (entry_id, fields if isinstance(fields, dict) else dict(_pairs(fields)))
         for entry_id, fields in reply or []

@@ -1,8 +1,8 @@
 """``python -m crdtstream.drill.load.herd PLAN RECORDS``: a part of a herd.
 
 All clients connect and say PING.  When a connection ends, its client connects again at once, and
-then as its backoff says, until it is answered; then it adds one entry, and stays.  What a herd
-meets is a region that has to accept everybody in the same moment.
+then by its backoff, until it is answered; then it adds one entry, and stays.  So a herd meets a
+region that has to accept all clients at the same moment.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from crdtstream.drill.load.lines import say, standard_input
 from crdtstream.drill.plan import HerdPlan
 from crdtstream.drill.records import Client, Outcome, Request, Sent
 
-# At first as many connect at a time as a listening queue holds.
+# At first, as many connect at a time as fit into the queue of a listening socket.
 CONNECTING_MAX: Final = 100
 BACKOFF_SECONDS: Final = 0.25
 # A whole herd is not answered in a second.
@@ -66,7 +66,8 @@ async def _take(semaphore: asyncio.Semaphore, count: int) -> None:
 
 
 async def _is_first(wanted: "asyncio.Future[Any]", *others: "asyncio.Future[Any]") -> bool:
-    """Wait for any of them; whether what is wanted has ended.  Raises what any of them raised."""
+    """Wait for any of them; return True if ``wanted`` has ended.  Raises what any of them
+    raised."""
     done, _ = await asyncio.wait([wanted, *others], return_when=asyncio.FIRST_COMPLETED)
     for each in done:
         each.result()
@@ -80,18 +81,18 @@ async def _return(
     gate: asyncio.Semaphore,
     connected: asyncio.Semaphore,
 ) -> None:
-    """One client: connect, wait for the cut, come back, add a row."""
+    """Run one client: connect, wait for the cut, connect again, add a row."""
     name = f"herd-{number}"
     client = redis.Redis(
         host=plan.place.host,
         port=plan.place.port,
-        password=plan.password or None,
+        **plan.access.connection(tls=plan.place.resp_tls),
         socket_timeout=HERD_REQUEST_SECONDS_MAX,
         socket_connect_timeout=HERD_REQUEST_SECONDS_MAX,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
         protocol=2,
-        # CLIENT SETINFO would be two more requests of each.
+        # CLIENT SETINFO would be two more requests of each client.
         driver_info=None,
         single_connection_client=True,
     )

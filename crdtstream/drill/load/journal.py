@@ -1,4 +1,4 @@
-"""Where clients write what they saw, and the counts that the screen shows meanwhile."""
+"""Journal of the clients' records, and of the counts that the screen shows during the load."""
 
 import asyncio
 import json
@@ -10,12 +10,12 @@ from typing import Final
 from crdtstream.drill.records import Given, Late, Outcome, Record, Request, Sent, encode
 
 FLUSH_SECONDS: Final = 0.2
-# How often the loop is asked how late it is.
+# Interval at which the loop measures its lateness.
 LATE_SECONDS: Final = 0.02
 
 
 class Journal:
-    """Appends records to a file, and tells the runner the counts, a JSON line each time.
+    """Appends records to a file, and sends the counts to the runner, a JSON line each time.
 
     The file is whole after ``close``; a load that is killed before is not judged.
     """

@@ -6,7 +6,7 @@ import sys
 
 
 def say(word: str) -> None:
-    """Tell the runner something of ourselves: ready, connected, produced."""
+    """Send the runner a word of ourselves: ready, connected, produced."""
     sys.stdout.write(json.dumps({word: True}) + "\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
-"""redis-py's MultiDBClient as a producer: the failover is all its own.
+"""redis-py's MultiDBClient as a producer: the failover is entirely its own.
 
-Its intervals are shorter than its defaults, so that a drill of some seconds sees it go and come
-back.
+Its intervals are shorter than its defaults, so that a drill of some seconds sees it leave and
+return.
 """
 
 import time
@@ -31,9 +31,9 @@ FALLBACK_SECONDS: Final = 1.0
 GRACE_SECONDS: Final = 0.5
 # A region further behind than this is left.
 LAG_MS_MAX: Final = 2_000
-# Of two regions: beyond ``link_silence_ms_max``, until which the survivor's lag grows.
+# For two regions: more than ``link_silence_ms_max``, until which the survivor's lag grows.
 LAG_MS_MAX_OF_TWO: Final = 5_000
-# How a request ends that has not been answered; the last three are no RedisError.
+# Ends of a request that was not answered; the last three are no RedisError.
 UNANSWERED: Final = (
     RedisError,
     OSError,
@@ -47,7 +47,7 @@ UNANSWERED: Final = (
 class MultiDb:
     """One such client.
 
-    It does not tell which region answered; the ID of the entry does.
+    It does not report which region answered; the ID of the entry does.
     """
 
     def __init__(self, plan: LoadPlan, item: Producers, client: Client, journal: Journal) -> None:
@@ -90,16 +90,17 @@ def _config(plan: LoadPlan, item: Producers, home: int) -> MultiDbConfig:
     databases = [
         DatabaseConfig(
             weight=1.0 if region == home else 0.5 / region,
-            from_url=f"redis://{place.host}:{place.port}",
+            from_url=f"{'rediss' if place.resp_tls else 'redis'}://{place.host}:{place.port}",
             client_kwargs={
-                "password": plan.password or None,
+                **plan.access.of_redis(),
+                **(plan.access.tls_of_redis() if place.resp_tls else {}),
                 "socket_timeout": REQUEST_SECONDS_MAX,
                 "socket_connect_timeout": REQUEST_SECONDS_MAX,
                 "decode_responses": True,
                 "protocol": 2,
             },
             grace_period=GRACE_SECONDS,
-            health_check_url=f"http://{place.host}",
+            health_check_url=f"{'https' if place.http_tls else 'http'}://{place.host}",
         )
         for region, place in plan.places.items()
     ]
@@ -120,7 +121,7 @@ def _config(plan: LoadPlan, item: Producers, home: int) -> MultiDbConfig:
 class _LagAwareByRegion(LagAwareHealthCheck):
     """redis-py's own check, one for each region.
 
-    Up to redis-py 8.1 one instance keeps one base URL, and sets it anew while requests to other
+    Up to redis-py 8.1 one instance keeps one base URL, and changes it while requests to other
     regions are under way, so with several regions it asks the wrong one.
     """
 
@@ -140,8 +141,12 @@ def _health_check(plan: LoadPlan, item: Producers) -> HealthCheck:
         return PingHealthCheck(health_check_probes=1, health_check_timeout=REQUEST_SECONDS_MAX)
     # It knows one HTTP port for all databases; their hosts differ.
     [port] = {place.http_port for place in plan.places.values()}
+    access = plan.access
     return _LagAwareByRegion(
         rest_api_port=port,
+        auth_basic=(access.user, access.password) if access.password else None,
+        # Over TLS it also checks the host, which cannot be changed.
+        ca_file=None if access.tls_ca_cert_file is None else str(access.tls_ca_cert_file),
         lag_aware_tolerance=LAG_MS_MAX if len(plan.places) > 2 else LAG_MS_MAX_OF_TWO,
         http_timeout=REQUEST_SECONDS_MAX,
         health_check_probes=1,

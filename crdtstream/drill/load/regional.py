@@ -4,8 +4,8 @@
       ^                          │
       └── /readyz of home is 200 ┘   (asked each half second, and twice in a row)
 
-A reply that says the region cannot do this now counts as failed too (MISCONF, LAGGED, …); any
-other error reply is the application's own.
+A reply that the region cannot do this now counts as failed too (MISCONF, LAGGED, …); any other
+error reply is the application's own.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
+from crdtstream.drill.access import Access
 from crdtstream.drill.load.journal import Journal
 from crdtstream.drill.plan import (
     ELSEWHERE,
@@ -31,16 +32,16 @@ from crdtstream.drill.plan import (
 from crdtstream.drill.records import Client, Moved, Outcome, Request
 
 _NOT_HOME: Final = re.compile(r"NOTHOME .*?region (\d+)")
-# Looks in a row at which home must be well before a client goes back.
+# Looks in a row at which home must be well before a client returns to it.
 WELL_IN_A_ROW: Final = 2
 
 
 class Answer:
-    """How a request ended.
+    """End of a request.
 
     Attributes:
         reply: of the region; None unless ``outcome`` is OK.
-        ended: when.
+        ended: time of its end.
     """
 
     __slots__ = ("ended", "error", "outcome", "region", "reply")
@@ -60,10 +61,10 @@ class Answer:
 
 
 class RegionalClient:
-    """One client: its connection, and where it is.
+    """One client: its connection, and its region.
 
     Args:
-        client: who it is; noted in the journal.
+        client: its identity, which is noted in the journal.
     """
 
     def __init__(self, plan: LoadPlan, client: Client, journal: Journal) -> None:
@@ -78,12 +79,12 @@ class RegionalClient:
         self._home = self.region = client.home
         self._redis = self._connection(self.region)
         self._home_is_well = False
-        # Not so where another region named it (NOTHOME).
+        # False where another region named this one (NOTHOME).
         self._health_said_so = False
         journal.note(client)
 
     async def request(self, words: Sequence[Any], *, due: float | None = None) -> Answer:
-        """Send a request once, note how it ended, and move if it says so."""
+        """Send a request once, note its end, and move if it says so."""
         if self._home_is_well and self.region != self._home:
             await self._move(self._home, trusts_health=self._health_said_so)
         began = time.monotonic()
@@ -116,7 +117,7 @@ class RegionalClient:
         return answer
 
     async def watch_home(self) -> None:
-        """Look whether home is well while we are elsewhere, until cancelled."""
+        """Look whether home is well while the client is elsewhere, until cancelled."""
         in_a_row = 0
         while True:
             await asyncio.sleep(HOME_CHECK_SECONDS)
@@ -124,12 +125,12 @@ class RegionalClient:
                 in_a_row = 0
                 self._home_is_well = False
                 continue
-            is_well = await is_ready(self._plan.places[self._home])
+            is_well = await is_ready(self._plan.places[self._home], self._plan.access)
             in_a_row = in_a_row + 1 if is_well else 0
             self._home_is_well = self._health_said_so = in_a_row >= WELL_IN_A_ROW
 
     def _follow(self, refusal: str) -> None:
-        """Take the region that NOTHOME names for home, and go there with the next request."""
+        """Make the region home that NOTHOME names, and go there with the next request."""
         named = _NOT_HOME.match(refusal)
         if named and int(named[1]) in self._plan.places and self.client.moves:
             self._home = int(named[1])
@@ -160,28 +161,29 @@ class RegionalClient:
         return redis.Redis(
             host=place.host,
             port=place.port,
-            password=self._plan.password or None,
+            **self._plan.access.connection(tls=place.resp_tls),
             socket_timeout=REQUEST_SECONDS_MAX,
             socket_connect_timeout=REQUEST_SECONDS_MAX,
-            # A request that is sent twice would be two entries; who retries does it knowingly.
+            # A request that is sent twice would be two entries; callers that retry do it knowingly.
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
-            # Which shapes replies have must not depend on the version's default.
+            # The shapes of replies must not depend on the version's default.
             protocol=2,
             single_connection_client=True,
         )
 
 
 def hash_of(name: str) -> int:
-    """A number that is the same in every process."""
+    """Number of a text that is the same in every process."""
     return sum(name.encode())
 
 
-async def is_ready(place: Place) -> bool:
-    """Whether ``GET /readyz`` of a region answers 200 in time."""
+async def is_ready(place: Place, access: Access) -> bool:
+    """True if ``GET /readyz`` of a region answers 200 in time."""
+    tls = access.https() if place.http_tls else None
     try:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
-            reader, writer = await asyncio.open_connection(place.host, place.http_port)
+            reader, writer = await asyncio.open_connection(place.host, place.http_port, ssl=tls)
             try:
                 request = f"GET /readyz HTTP/1.1\r\nHost: {place.host}\r\nConnection: close\r\n\r\n"
                 writer.write(request.encode())

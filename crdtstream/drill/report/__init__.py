@@ -1,4 +1,4 @@
-"""What a finished drill comes to, for people and programs; and how a running one goes.
+"""Reports on drills, for people and programs: on finished ones, and on the course of a running one.
 
     Report ─┬─> files      JSON, and back
             ├─> junit      JUnit XML, for CI
@@ -8,5 +8,5 @@
 
     samples and marks of a running drill ──> live
 
-Nothing here judges: verdict, checks and findings stand in the report.
+No report judges: it has the verdict, the checks and the findings.
 """

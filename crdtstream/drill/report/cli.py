@@ -2,10 +2,11 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
 
+from crdtstream.command_line.exit import refuse
 from crdtstream.drill.outcome import Report, Verdict
 from crdtstream.drill.report.compare import compare
 from crdtstream.drill.report.compare_table import print_comparison
@@ -14,8 +15,7 @@ from crdtstream.drill.report.junit import junit_of
 from crdtstream.drill.report.page import page_of
 from crdtstream.drill.report.terminal import console_on, print_report
 
-MISUSED: Final = 2
-# How ``drill run`` and ``drill report`` end.
+# Exit status of ``drill run`` and ``drill report``.
 EXIT_STATUS: Final = {Verdict.PASSED: 0, Verdict.FAILED: 1, Verdict.ABORTED: 3}
 
 
@@ -56,7 +56,7 @@ def report(
     report, or an option makes no sense.
     """
     if len(paths) > 2:
-        _refuse(f"one report, or two to compare; these are {len(paths)}")
+        refuse(f"one report, or two to compare; these are {len(paths)}")
     try:
         reports = [_selected(path, read_json(path), drill) for path in paths]
         last = reports[-1]
@@ -65,7 +65,7 @@ def report(
         if junit is not None:
             write_text(junit, junit_of(last))
     except ReportError as error:
-        _refuse(str(error))
+        refuse(str(error))
     _show(reports, _Form.JSON if as_json else _Form.TABLES)
     raise typer.Exit(code=EXIT_STATUS[last.verdict])
 
@@ -94,8 +94,3 @@ def _show(reports: list[Report], form: _Form) -> None:
             print_comparison(console, compare(before, after))
         case _:
             raise AssertionError("one report or two")
-
-
-def _refuse(text: str) -> NoReturn:
-    typer.echo(f"error: {text}", err=True)
-    raise typer.Exit(code=MISUSED)

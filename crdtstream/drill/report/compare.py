@@ -1,4 +1,4 @@
-"""Two reports side by side: what became better, what worse, and what is only noise.
+"""Two reports side by side: changes for the better, for the worse, and noise.
 
     before ─┐
             ├─> per drill in both: its figures, each better, worse, or within noise
@@ -23,7 +23,7 @@ SHARE_MIN: Final = 0.2
 
 
 class Unit(StrEnum):
-    """What is measured; of all but words, less is better."""
+    """Unit of a figure; less is better, except of words."""
 
     MILLISECONDS = "ms"
     LAG_MILLISECONDS = "lag ms"
@@ -36,7 +36,7 @@ class Unit(StrEnum):
     WORDS = "words"
 
 
-# What a change must exceed besides a fifth.  Two runs of one drill on one machine stay below.
+# Least change besides a fifth.  Two runs of one drill on one machine stay below it.
 NOISE: Final = {
     Unit.MILLISECONDS: 5.0,
     Unit.LAG_MILLISECONDS: 100.0,
@@ -50,7 +50,7 @@ RULE: Final = (
     " 16 MiB of memory or 10 of a count; entries lost or never delivered: any. A p99 of fewer than"
     " 100 requests and a p99.9 of fewer than 1,000 are shown and not judged"
 )
-# Of fewer requests a percentile is the slowest one, which says nothing of the others.
+# With fewer requests, a percentile is the slowest one, which says nothing of the others.
 _REQUESTS_MIN: Final = {"p50": 10, "p99": 100, "p99.9": 1_000}
 
 _Figure: TypeAlias = tuple[Unit, float | str | None]
@@ -69,7 +69,8 @@ class Difference:
     """One figure of one drill in both reports.
 
     Attributes:
-        before, after: None: there is none; for a time, what never happened is the word "never".
+        before, after: None: the figure is missing; a time of what never happened is the word
+            "never".
     """
 
     what: str
@@ -84,7 +85,7 @@ class DrillComparison:
     """A drill that is in both reports.
 
     Attributes:
-        note: what a reader must know before the figures; empty: nothing.
+        note: a note that a reader must know before the figures; empty: none.
     """
 
     drill: str
@@ -94,13 +95,13 @@ class DrillComparison:
     note: str
 
     def count(self, judgement: Judgement) -> int:
-        """How many figures were judged so."""
+        """Number of figures with this judgement."""
         return sum(one.judgement is judgement for one in self.differences)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed from one report to another.
+    """Changes from one report to another.
 
     Attributes:
         environment: (name, before, after) of what differs; with another machine, figures differ.
@@ -113,7 +114,7 @@ class Comparison:
     only_after: Sequence[str]
 
     def as_json(self) -> str:
-        """For programs: everything, noise included."""
+        """JSON for programs: everything, noise included."""
         return json.dumps({"rule": RULE, **asdict(self)}, indent=1, ensure_ascii=False)
 
 
@@ -129,12 +130,12 @@ def compare(before: Report, after: Report) -> Comparison:
 
 
 def judged(unit: Unit, before: float | str | None, after: float | str | None) -> Judgement:
-    """Whether a change is good, bad or nothing."""
+    """Judgement of a change."""
     if before == after:
         return Judgement.NOISE
     if unit is Unit.WORDS or before is None or after is None:
         return Judgement.CHANGED
-    # Words among numbers: what never happened took longest.
+    # Words among numbers: a time of what never happened is the longest.
     if isinstance(before, str):
         return Judgement.BETTER
     if isinstance(after, str):
@@ -184,7 +185,7 @@ def _environment(before: Sequence[Run], after: Sequence[Run]) -> Iterator[tuple[
 
 
 def _environment_of(runs: Sequence[Run]) -> dict[str, str]:
-    """Of all runs; what differs among them, with all its values."""
+    """Environment of all runs; what differs among them, with all its values."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
         for name, value in run.environment.items():
@@ -200,7 +201,7 @@ def _verdicts(before: Run, after: Run) -> Difference:
 
 
 def _checks(before: Run, after: Run) -> Iterator[Difference]:
-    """Whether each is met; what it found is a figure of its own."""
+    """Differences of the checks; what a check found is a figure of its own."""
     old, new = ({one.name: one for one in run.checks} for run in (before, after))
     for name in old | new:
         one, other = old.get(name), new.get(name)
@@ -238,14 +239,14 @@ def _latencies(before: Run, after: Run) -> Iterator[Difference]:
 
 
 def _difference(what: str, before: _Figure | None, after: _Figure | None) -> Difference:
-    """One of the two may be None, not both: the figure is in one report only then."""
+    """Difference of a figure; one of the two may be None, as it is in one report only then."""
     unit = (before or after or (Unit.WORDS, None))[0]
     one, other = (None if each is None else each[1] for each in (before, after))
     return Difference(what, unit, one, other, judged(unit, one, other))
 
 
 def _figures_of(run: Run, reasons: Sequence[str]) -> Iterator[tuple[str, _Figure]]:
-    """All that is compared but latencies, by what it is.
+    """All compared figures except latencies, by name.
 
     Args:
         reasons: for which either run delivered again; where one has no count, that is 0.
@@ -280,8 +281,8 @@ def _figures_of(run: Run, reasons: Sequence[str]) -> Iterator[tuple[str, _Figure
         yield f"link {name}: received again", (Unit.BYTES, link.bytes_again)
     for node in run.nodes:
         yield f"region {node.region}: most memory", (Unit.MEMORY_BYTES, highest(node.rss_bytes))
-    # By name alone: labels have addresses, whose ports are others in each run, and an alert that
-    # is missing has none.
+    # By name alone: labels have addresses, whose ports differ in each run, and an alert that is
+    # missing has none.
     fired = {one.name: False for one in run.alerts if one.is_expected}
     fired |= {one.name: True for one in run.alerts if one.is_expected and one.fired_at is not None}
     for name, has_fired in fired.items():

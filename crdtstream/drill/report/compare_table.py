@@ -1,6 +1,5 @@
 """A comparison on a terminal: what is beyond noise, drill by drill."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
@@ -15,22 +14,22 @@ from crdtstream.drill.report.compare import (
     Unit,
 )
 from crdtstream.drill.report.figures import NOTHING, milliseconds, seconds, size
-from crdtstream.drill.report.terminal import table, verdict_text
+from crdtstream.drill.report.table import Cell, Row, Table, Tone, numbers, texts, words
+from crdtstream.drill.report.terminal import rich_table, verdict_text
 from crdtstream.page.markup import showable
 
-_STYLES: Final = {
-    Judgement.BETTER: "green",
-    Judgement.WORSE: "bold red",
-    Judgement.CHANGED: "yellow",
-    Judgement.NOISE: "dim",
+_TONES: Final = {
+    Judgement.BETTER: Tone.GOOD,
+    Judgement.WORSE: Tone.BAD,
+    Judgement.CHANGED: Tone.WARN,
 }
 
 
 def print_comparison(console: Console, comparison: Comparison) -> None:
-    """What changed beyond noise; a line for a drill in which nothing did."""
+    """Print changes beyond noise; one line for a drill without any."""
     if comparison.environment:
-        rows = [tuple(row) for row in comparison.environment]
-        console.print(table("environment", ["what", "before", "after"], rows))
+        columns = texts("what", "before", "after")
+        console.print(rich_table(Table("environment", columns, comparison.environment)))
         console.print()
     for drill in comparison.drills:
         _print_drill(console, drill)
@@ -63,17 +62,18 @@ def _print_drill(console: Console, drill: DrillComparison) -> None:
     if drill.note:
         console.print(Text(showable(drill.note), style="yellow"), soft_wrap=True)
     if shown:
-        console.print(table("", ["what", ">before", ">after", ">change", ""], map(_row, shown)))
+        columns = [*texts("what"), *numbers("before", "after", "change"), *words("")]
+        console.print(rich_table(Table("", columns, [_row(one) for one in shown])))
     console.print()
 
 
-def _row(one: Difference) -> Sequence[str | Text]:
+def _row(one: Difference) -> Row:
     return [
         one.what,
         _value(one.unit, one.before),
         _value(one.unit, one.after),
         _change(one),
-        Text(one.judgement.value, style=_STYLES[one.judgement]),
+        Cell(one.judgement.value, _TONES[one.judgement]),
     ]
 
 
@@ -94,7 +94,7 @@ def _value(unit: Unit, value: float | str | None) -> str:
 
 
 def _change(one: Difference) -> str:
-    """In percent, where there are two numbers and the first is not 0."""
+    """Change in percent, if both are numbers and the first is not 0."""
     if not isinstance(one.before, int | float) or not isinstance(one.after, int | float):
         return ""
     return f"{100 * (one.after - one.before) / one.before:+,.0f} %" if one.before else ""

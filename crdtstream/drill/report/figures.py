@@ -1,7 +1,7 @@
 """The few figures of a run that every report shows, and the words for them.
 
-One place, so that the terminal, the page and a comparison never disagree on what the worst of
-something is.
+They are in one place, so that the terminal, the page and a comparison never disagree on the worst
+of something.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from crdtstream.drill.outcome import LinkSeries, Mark, MarkKind, Run
+from crdtstream.drill.outcome import LinkSeries, Mark, MarkKind, Run, Verdict
 
-# What is shown where there is no figure.
+# Text in place of a missing figure.
 NOTHING: Final = "–"
 NEVER: Final = "never"
 
@@ -21,7 +21,7 @@ class Headline:
     """A run in one row.
 
     Attributes:
-        checks_met, checks: how many of how many.
+        checks_met, checks: number of checks that are met, and of all.
         acknowledged, lost, unknown: of all producers.
         again, never: of all groups.
         recovery_s: of the slowest kind of client; None: no client was hit, or see ``is_recovered``.
@@ -66,12 +66,12 @@ class Headline:
 
     @property
     def recovery(self) -> str:
-        """As words."""
+        """Recovery in words."""
         return seconds(self.recovery_s) if self.is_recovered else NEVER
 
     @property
     def equal(self) -> str:
-        """As words."""
+        """Equality in words."""
         return seconds(self.equal_s) if self.is_equal else NEVER
 
 
@@ -84,7 +84,7 @@ class Span:
 
 
 def fault_spans(marks: Sequence[Mark]) -> list[Span]:
-    """When faults lasted; each has a mark of its own for its end.
+    """Times in which faults lasted; each fault has a mark of its own for its end.
 
     fault  fault  end  end      fault  end
     └─────────────────┘         └───────┘
@@ -107,24 +107,44 @@ def fault_spans(marks: Sequence[Mark]) -> list[Span]:
 
 
 def highest(values: Iterable[float | None]) -> float | None:
-    """The highest of those that are known."""
+    """Highest of the known values."""
     return max((value for value in values if value is not None), default=None)
 
 
 def link_name(link: LinkSeries) -> str:
-    """In the direction in which effects go."""
+    """Name in the direction in which effects go."""
     return f"{link.peer} → {link.puller}"
 
 
 def began_text(run: Run) -> str:
-    """When a run began, in UTC; as it is told if that is no ISO 8601."""
+    """Beginning of a run, in UTC; unchanged if it is no ISO 8601."""
     try:
         moment = datetime.fromisoformat(run.began)
-    except ValueError:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return run.began
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC)
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def shared_environment(runs: Sequence[Run]) -> dict[str, str]:
+    """The part of the environment that is the same in all runs."""
+    return {
+        name: value
+        for name, value in (runs[0].environment if runs else {}).items()
+        if all(run.environment.get(name) == value for run in runs)
+    }
+
+
+def problems(run: Run) -> Iterable[tuple[str, str]]:
+    """Problems to know of before any figure: each with its reason."""
+    unknown = "it is not said why"
+    if run.verdict is Verdict.ABORTED:
+        yield "not judged", run.problem or unknown
+    elif run.problem:
+        yield "problem", run.problem
+    if not run.load.is_made:
+        yield "the load was not made, so latencies say nothing", run.load.problem or unknown
 
 
 # --- Words ----------------------------------------------------------------------------------------
@@ -143,7 +163,7 @@ def seconds(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Without the unit, which stands above the column."""
+    """Text without the unit, which is above the column."""
     if value is None:
         return NOTHING
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
@@ -164,6 +184,10 @@ def size(value: float | None) -> str:
 
 
 def counted(found: dict[str, int]) -> str:
-    """What was counted by name, the most first: "ConnectionError 12, TimeoutError 3"."""
-    ordered = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"{name} {count:,}" for name, count in ordered)
+    """Counts by name, the most first: "ConnectionError 12, TimeoutError 3"."""
+    return ", ".join(f"{name} {count:,}" for name, count in most_first(found))
+
+
+def most_first(found: dict[str, int]) -> list[tuple[str, int]]:
+    """Counts by name; equal ones by name."""
+    return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -14,7 +14,7 @@ from crdtstream.drill.outcome import FORMAT, Report
 _PROBLEMS_SHOWN_MAX: Final = 3
 
 
-# What `crdtstream drill run --out` calls it.
+# Name of the file that `crdtstream drill run --out` writes.
 REPORT_FILE: Final = "report.json"
 
 
@@ -55,7 +55,7 @@ def read_json(path: Path) -> Report:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole: who opens it finds the old text or the new one, never a part.
+    """Write a file whole: a reader finds the old text or the new one, never a part.
 
     Raises:
         ReportError: it cannot be written; an older file of this name is still there then.
@@ -67,7 +67,7 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp lets nobody else read it, and a report is for others, too.
+        # mkstemp lets no other user read it, and a report is for others, too.
         Path(temporary).chmod(0o666 & ~_umask())
         Path(temporary).replace(path)
     except OSError as error:
@@ -80,7 +80,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _require_format(path: Path, text: str) -> None:
-    """Before the fields are looked at: those of another format may well be others."""
+    """Check the format before the fields are looked at: other formats may have other fields."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -5,20 +5,27 @@
                                 failure: checks that are not met, with findings
                                 error: it could not be judged
 
-CI systems agree on little of this format, and the file keeps to what they all read.  Jenkins keeps
-one failure of a test case, so all checks stand in one.  GitLab shows a failure's text and not its
-message, so the text has all of it.  Schemas know no properties of a test case, so figures are among
-those of the suite, and in ``system-out``.
+CI systems agree on little of this format, and the file keeps to the part that all of them read.
+Jenkins keeps one failure of a test case, so all checks are in one.  GitLab shows a failure's text
+and not its message, so the text has all of it.  Schemas know no properties of a test case, so
+figures are among those of the suite, and in ``system-out``.
 """
 
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from io import StringIO
+from typing import Final
 from xml.etree import ElementTree as ET
 
+from rich.console import Console
+
 from crdtstream.drill.outcome import Report, Run, Verdict
-from crdtstream.drill.report.figures import NOTHING, Headline, counted, milliseconds, seconds
+from crdtstream.drill.report.figures import Headline, shared_environment
+from crdtstream.drill.report.terminal import print_run
 from crdtstream.page.markup import showable
+
+WIDTH: Final = 160
 
 
 def junit_of(report: Report) -> str:
@@ -68,7 +75,7 @@ def _add_case(suite: ET.Element, run: Run) -> None:
             _add_text(case, "error", why.splitlines()[0], run, *why.splitlines()[1:])
         case Verdict.PASSED:
             pass
-    ET.SubElement(case, "system-out").text = showable("\n".join(_figures(run)))
+    ET.SubElement(case, "system-out").text = _figures(run)
 
 
 def _add_text(case: ET.Element, tag: str, message: str, run: Run, *more: str) -> None:
@@ -84,13 +91,8 @@ def _add_text(case: ET.Element, tag: str, message: str, run: Run, *more: str) ->
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
-    """The environment once, where all runs share it; figures by drill."""
-    environments = [run.environment for run in report.runs]
-    shared = {
-        name: value
-        for name, value in (environments[0] if environments else {}).items()
-        if all(one.get(name) == value for one in environments)
-    }
+    """Properties: the environment once, where all runs share it; figures by drill."""
+    shared = shared_environment(report.runs)
     yield from shared.items()
     for run in report.runs:
         for name, value in run.environment.items():
@@ -108,36 +110,11 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{run.drill}.equal_s", f"{headline.equal_s:.3f}"
 
 
-def _figures(run: Run) -> Iterator[str]:
-    yield run.about
-    headline = Headline.of(run)
-    yield (
-        f"acknowledged {headline.acknowledged}, unknown {headline.unknown}, lost {headline.lost},"
-        f" delivered again {headline.again}, never delivered {headline.never}"
-    )
-    for stall in run.stalls:
-        recovery = (
-            "nobody hit"
-            if not stall.hit
-            else "one never recovered"
-            if stall.recovery_s is None
-            else f"recovered in {seconds(stall.recovery_s)}"
-        )
-        yield (
-            f"{stall.kind}: {stall.hit} of {stall.clients} hit, {recovery}, longest stall"
-            f" {seconds(stall.longest_s)}, errors: {counted(stall.errors) or 'none'}"
-        )
-    for one in run.latencies:
-        yield (
-            f"{one.kind}, {one.phase}: {one.count} requests, p50 {milliseconds(one.p50_ms)} ms,"
-            f" p99 {milliseconds(one.p99_ms)} ms, p99.9 {milliseconds(one.p999_ms)} ms,"
-            f" max {milliseconds(one.max_ms)} ms"
-        )
-    yield f"equal after the last fault: {headline.equal}"
-    lag = milliseconds(headline.lag_ms_max)
-    yield f"highest lag: {lag if lag == NOTHING else f'{lag} ms'}"
-    for mark in run.marks:
-        yield f"at {mark.at:.1f} s: {mark.what}"
+def _figures(run: Run) -> str:
+    """All tables, as on a terminal with room for long names."""
+    file = StringIO()
+    print_run(Console(file=file, width=WIDTH, color_system=None), run)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
 def _time(value: float) -> str:
@@ -145,7 +122,7 @@ def _time(value: float) -> str:
 
 
 def _timestamp(began: str) -> str | None:
-    """In UTC and without a zone, as the schemas have it."""
+    """Time in UTC and without a zone, as in the schemas."""
     try:
         moment = datetime.fromisoformat(began)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A drill while it runs: on a terminal a picture that is drawn again and again, else lines.
+"""A drill while it runs: on a terminal a picture that is redrawn, otherwise lines.
 
     region-loss                                              0:27 of 1:00
     faults          ━━━━━━━━━━━━▼━━━━●─────────△─────────────────────────
@@ -8,15 +8,14 @@
       region 1      ▇▇▇▇▇▇▇▇▇▇▇▇▁▁▁▁▁                                   0
       region 2      ▄▄▄▄▄▄▄▄▄▄▄▄▇▇▇▇▇                                 150
 
-All rows have one scale of time, the drill's, so that what a fault did stands below it.  Samples and
-marks may come from any thread.
+All rows have one scale of time, the drill's, so that the effects of a fault are below it.  Samples
+and marks may come from any thread.
 """
 
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console, Group, RenderableType
@@ -26,14 +25,15 @@ from rich.text import Text
 
 from crdtstream.drill.outcome import Mark, MarkKind
 from crdtstream.drill.report.figures import NOTHING, fault_spans, milliseconds
-from crdtstream.drill.report.terminal import MARK_STYLES
+from crdtstream.drill.report.tables import MARK_TONES
+from crdtstream.drill.report.terminal import STYLES
 from crdtstream.page.markup import showable
 
 FRAMES_PER_SECOND: Final = 4
 # Without a terminal: seconds between two lines.
 LINE_SECONDS: Final = 5.0
 ROWS_MAX: Final = 8
-# Beyond these, every second one of the samples is forgotten.
+# Beyond these, every second sample is dropped.
 SAMPLES_MAX: Final = 2_000
 # A lag that fills a bar, if none is higher: lags below it are nothing to worry about.
 LAG_MS_FULL_MIN: Final = 200.0
@@ -48,14 +48,14 @@ _SYMBOLS: Final = {MarkKind.FAULT: "▼", MarkKind.END: "▲", MarkKind.NOTE: "�
 
 @dataclass(frozen=True, slots=True)
 class LiveSample:
-    """How it stands.
+    """State of a running drill.
 
     Attributes:
         at: seconds since the load began.
         acknowledged_per_s: by region.
         lag_ms: by (puller, peer); None: nothing is heard.
         errors: requests that failed, since the load began.
-        note: what the drill does now; empty: nothing to say.
+        note: present activity of the drill; empty: none to show.
         acknowledged, delivered: entries since the load began.
     """
 
@@ -74,7 +74,8 @@ class LiveView:
     """Shows a drill from ``with`` to the end of it.
 
     Args:
-        planned: when which fault is to be made or taken back, in seconds since the load begins.
+        planned: times at which faults are to be made or taken back, in seconds since the load
+            begins.
         duration_s: of the load, as planned; the drill may take longer.
     """
 
@@ -91,7 +92,7 @@ class LiveView:
 
     def __enter__(self) -> Self:
         if self.console.is_terminal and not self.console.is_dumb_terminal:
-            # Gone at the end: the report follows, and has all that this showed.
+            # Removed at the end: the report follows, and has all that this showed.
             self._live = Live(
                 console=self.console,
                 get_renderable=self.picture,
@@ -103,17 +104,12 @@ class LiveView:
             self._print(f"{self.title}: {self.duration_s:.0f} s of load")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         if self._live is not None:
             self._live.stop()
 
     def update(self, sample: LiveSample) -> None:
-        """Something new is known."""
+        """Show a new sample."""
         with self._lock:
             self._samples.append(sample)
             if len(self._samples) > SAMPLES_MAX:
@@ -134,7 +130,7 @@ class LiveView:
             self._print(f"{at:7.1f} s  {_line(sample)}")
 
     def mark(self, mark: Mark) -> None:
-        """A fault is made or taken back."""
+        """Show a fault that is made or taken back."""
         with self._lock:
             self._marks.append(mark)
         if self._live is None:
@@ -142,7 +138,7 @@ class LiveView:
             self._print(f"{mark.at:7.1f} s  {kind}{mark.what}")
 
     def picture(self) -> RenderableType:
-        """How it stands, as drawn on a terminal."""
+        """Present state, as drawn on a terminal."""
         with self._lock:
             samples, marks = list(self._samples), list(self._marks)
         now = max([0.0, *(one.at for one in samples[-1:]), *(one.at for one in marks)])
@@ -198,7 +194,7 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The drill's time, on so many characters."""
+    """Time axis of the drill, on a number of characters."""
 
     seconds: float
     width: int
@@ -222,12 +218,12 @@ def _timeline(
             cells[axis.column(at)] = ("▽", "dim")
     cells[cursor] = ("●", "bold")
     for mark in marks:
-        cells[axis.column(mark.at)] = (_SYMBOLS[mark.kind], MARK_STYLES[mark.kind])
+        cells[axis.column(mark.at)] = (_SYMBOLS[mark.kind], STYLES[MARK_TONES[mark.kind]])
     return Text.assemble(*cells)
 
 
 def _now(marks: Sequence[Mark], now: float, note: str) -> Text:
-    """The newest fault if one lasts, what the drill says, or the newest mark."""
+    """The newest fault if one lasts, the drill's note, or the newest mark."""
     found: list[str | tuple[str, str]] = []
     faults = [mark for mark in marks if mark.kind is MarkKind.FAULT]
     spans = fault_spans(marks)
@@ -264,7 +260,7 @@ def _lag_rows(axis: _Axis, samples: Sequence[LiveSample]) -> Iterable[tuple[Text
         link: max((one.lag_ms.get(link) or 0.0 for one in samples), default=0.0) for link in links
     }
     if len(links) > ROWS_MAX:
-        # Those that were furthest behind, and these in their order.
+        # Links that were furthest behind, and these in their order.
         worst = set(sorted(links, key=lambda link: -highest[link])[:ROWS_MAX])
         shown = [link for link in links if link in worst]
     else:
@@ -290,7 +286,7 @@ def _bars(
     most: float,
     worst: Callable[[Iterable[float]], float],
 ) -> str:
-    """A bar per column, for the worst value in it; where nothing was heard, a dot.
+    """A bar per column, for the worst value in it; a dot where nothing was heard.
 
     A column without a sample is like the one before: samples may be further apart than columns.
 

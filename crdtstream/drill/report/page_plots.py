@@ -32,7 +32,7 @@ _STYLES: Final = {
 
 
 def moments_of(run: Run) -> Moments:
-    """The marks, numbered as ``marks_table`` numbers them, and when faults lasted."""
+    """Marks, numbered as in the table of the timeline, and the spans of faults."""
     last = _last(run)
     return Moments(
         marks=[
@@ -47,7 +47,7 @@ def moments_of(run: Run) -> Moments:
 
 
 def timeline(run: Run, moments: Moments) -> Markup | None:
-    """When faults were made and taken back."""
+    """Times at which faults were made and taken back."""
     if not run.marks:
         return None
     title = f"{run.drill}: timeline"
@@ -64,7 +64,7 @@ def throughput_plot(run: Run, moments: Moments) -> Markup | None:
     if len(regions) < COLOURS:
         lines += [(f"acknowledged by region {one}", found.acknowledged[one]) for one in regions]
     else:
-        # More lines than colours say less than their sum.
+        # If lines outnumber colours they say less than their sum.
         sums = [sum(each) for each in zip(*found.acknowledged.values(), strict=True)]
         lines.append((f"acknowledged by all {len(regions)} regions", sums))
     lines.append(("delivered to consumers", found.delivered))
@@ -73,12 +73,12 @@ def throughput_plot(run: Run, moments: Moments) -> Markup | None:
 
 
 def lag_plot(run: Run, moments: Moments) -> Markup | None:
-    """How old the oldest effect is that a region lacks, by link."""
+    """Age of the oldest effect that a region lacks, by link."""
     return _of_links(run, "lag in ms", "ms", lambda link: link.lag_ms, moments)
 
 
 def lag_effects_plot(run: Run, moments: Moments) -> Markup | None:
-    """How many effects a region lacks, by link."""
+    """Number of effects that a region lacks, by link."""
     return _of_links(run, "effects behind", "", lambda link: link.lag_effects, moments)
 
 
@@ -125,7 +125,7 @@ def _of_links(
     values: Callable[[LinkSeries], Sequence[float | None]],
     moments: Moments,
 ) -> Markup | None:
-    """A line per link; of more links than there are colours, those that were worst."""
+    """A line per link; if links outnumber colours, the worst ones."""
     measured = [link for link in run.links if highest(values(link)) is not None]
     worst = sorted(measured, key=lambda link: -(highest(values(link)) or 0.0))[:COLOURS]
     shown = sorted(worst, key=lambda link: (link.peer, link.puller))
@@ -151,7 +151,7 @@ def _series(
 def _plot(
     run: Run, title: str, series: Sequence[Series], unit: str, moments: Moments
 ) -> Markup | None:
-    """Nothing if nothing was measured; all plots of a run are as wide as the run."""
+    """A plot; None if nothing was measured; all plots of a run are as wide as the run."""
     if not any(value is not None for one in series for value in one.values):
         return None
     return line_plot(
@@ -165,12 +165,12 @@ def _plot(
 
 
 def _first(run: Run) -> float:
-    """Where plots begin: nodes are looked at before the load begins."""
+    """Beginning of the plots: nodes are looked at before the load begins."""
     return min([0.0, *(at for times in _times(run) for at in times[:1])])
 
 
 def _last(run: Run) -> float:
-    """Where plots end: after all that was measured or marked."""
+    """End of the plots: after all that was measured or marked."""
     ends = [at for times in _times(run) for at in times[-1:]]
     return max([run.seconds, *ends, *(mark.at for mark in run.marks)])
 

@@ -1,9 +1,10 @@
 """The part of the page for one drill."""
 
 from collections.abc import Mapping
+from typing import Final
 
-from crdtstream.drill.outcome import Run, Verdict
-from crdtstream.drill.report.figures import Headline, milliseconds
+from crdtstream.drill.outcome import Run
+from crdtstream.drill.report.figures import Headline, milliseconds, problems
 from crdtstream.drill.report.page_plots import (
     cpu_plot,
     lag_effects_plot,
@@ -13,78 +14,77 @@ from crdtstream.drill.report.page_plots import (
     throughput_plot,
     timeline,
 )
-from crdtstream.drill.report.page_tables import (
-    alerts_table,
-    checks_table,
-    clients_table,
-    consumed_table,
-    convergence_table,
-    digests_table,
-    environment_table,
-    latency_table,
-    links_table,
-    marks_table,
-    produced_table,
-    read_table,
-)
+from crdtstream.drill.report.page_table import html_of, verdict_of
+from crdtstream.drill.report.table import Table
+from crdtstream.drill.report.tables import digests, environment, tables_of
 from crdtstream.page.document import tiles
-from crdtstream.page.markup import Child, Markup, element, joined
-from crdtstream.page.parts import folded, name_of
+from crdtstream.page.markup import Markup, element, joined
+from crdtstream.page.parts import folded, name_of, whole
+
+# If marks exceed this number, they are shown on request.
+MARKS_SHOWN_MAX: Final = 12
 
 
 def run_part(run: Run, at: int, *, shared: Mapping[str, str]) -> Markup:
-    """All that is told of one drill.
+    """All that the page shows of one drill.
 
     Args:
         at: its place among the runs; links go to ``drill-AT``.
-        shared: of its environment what the page says once for all drills.
+        shared: the part of its environment that the page shows once for all drills.
     """
     moments = moments_of(run)
-    verdict = element("span", run.verdict.value, class_=f"verdict {run.verdict.value}")
+    checks, marks, *tables = tables_of(run)
     return element(
         "article",
-        element("h2", name_of(run.drill), ": ", verdict),
+        element("h2", name_of(run.drill), ": ", verdict_of(run.verdict)),
         element("p", element("bdi", run.about), class_="note"),
-        _problems(run),
+        [_warning(what, why) for what, why in problems(run)],
         _tiles(run) if run.produced or run.stalls else None,
         _titled("Findings", _findings(run)),
-        _titled("Checks", checks_table(run)),
-        _titled("Timeline", timeline(run, moments), marks_table(run)),
+        _titled("Checks", _checks(checks)),
+        _titled("Timeline", timeline(run, moments), _marks(marks)),
         _titled("Entries a second", throughput_plot(run, moments)),
         _titled("Lag by link", lag_plot(run, moments)),
         _titled("Effects behind, by link", lag_effects_plot(run, moments)),
-        _titled("Latency as clients saw it", latency_table(run)),
-        _titled("Clients", clients_table(run)),
-        _titled("Produced", produced_table(run)),
-        _titled("Consumed", consumed_table(run)),
-        _titled("Read", read_table(run)),
-        _titled("Equal again", convergence_table(run), digests_table(run)),
-        _titled("Alerts", alerts_table(run)),
-        _titled("Links", links_table(run)),
+        [_titled(table.title.capitalize(), html_of(table)) for table in tables],
+        _digests(run),
         _titled("Memory by node", memory_plot(run, moments)),
         _titled("CPU by node", cpu_plot(run, moments)),
-        _folded("Load and environment", environment_table(run, shared)),
+        folded("Load and environment", joined([html_of(environment(run, shared))])),
         id=f"drill-{at}",
     )
 
 
-def _problems(run: Run) -> Child:
-    """What a reader must know before any figure."""
-    found: list[Child] = []
-    if run.verdict is Verdict.ABORTED:
-        why = run.problem or "it is not said why"
-        found.append(_warning("Not judged: ", why))
-    elif run.problem:
-        found.append(_warning("Problem: ", run.problem))
-    if not run.load.is_made:
-        why = run.load.problem or "it is not said why"
-        found.append(_warning("The load was not made, so latencies say nothing: ", why))
-    return found
-
-
 def _warning(what: str, why: str) -> Markup:
-    # A program that ended is told with its last lines.
-    return element("p", element("b", what), element("bdi", why, class_="lines"), class_="warn")
+    # A program that ended is shown with its last lines.
+    return element(
+        "p",
+        element("b", f"{what.capitalize()}: "),
+        element("bdi", why, class_="lines"),
+        class_="warn",
+    )
+
+
+def _checks(table: Table) -> Markup | None:
+    found = html_of(table)
+    # A check that is not met must not be below an edge.
+    return None if found is None else whole(found)
+
+
+def _marks(table: Table) -> Markup | None:
+    found = html_of(table)
+    if found is None or len(table.rows) <= MARKS_SHOWN_MAX:
+        return found
+    return folded(f"all {len(table.rows)} moments", found)
+
+
+def _digests(run: Run) -> Markup | None:
+    """The digests at the end; one line if they are equal."""
+    if len(set(run.digests.values())) != 1:
+        return html_of(digests(run))
+    (digest,) = set(run.digests.values())
+    text = f"Digest of all {len(run.digests)} regions at the end: {digest}"
+    return element("p", text, class_="note")
 
 
 def _tiles(run: Run) -> Markup:
@@ -111,10 +111,6 @@ def _findings(run: Run) -> Markup | None:
 
 
 def _titled(title: str, *content: Markup | None) -> Markup | None:
-    """Nothing where there is nothing to show: no empty tables, no empty plots."""
+    """Titled content; None without content: no empty tables, no empty plots."""
     shown = [one for one in content if one is not None]
     return joined([element("h4", title), shown]) if shown else None
-
-
-def _folded(title: str, content: Markup | None) -> Markup | None:
-    return None if content is None else folded(title, content)

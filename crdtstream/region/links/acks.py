@@ -1,35 +1,31 @@
-"""When a link speaks: acks, how many bytes they say were taken, and heartbeats of a quiet link."""
+"""Acks and heartbeats of a link: when they are sent, and how many bytes acks report as taken."""
 
 from typing import Final
 
 from crdtstream.core.size import Seconds, Size
 from crdtstream.region.limits import RegionLimits
 
-# Acks are gathered for so long, as each costs both ends about what a hundred entries do; for less
-# where somebody waits for them, and not when the peer's window has come so far.
+# Time for which acks are gathered: each costs both ends as much as a hundred entries.  The time is
+# shorter if a client waits for one, and after this many bytes an ack leaves at once.
 ACK_SECONDS_MIN: Final = Seconds(0.02, least=0)
 ACK_SECONDS_AWAITED: Final = Seconds(0.001, least=0)
 ACK_BYTES_MAX: Final = Size(256 << 10, least=1)
-# Of acks that only keep a link alive: so many within the silence that ends it, and no fewer than
-# one in this time.
+# Number of acks that only keep a link alive within the silence that ends it; and at least one is
+# sent in this time.
 ACKS_WITHIN_SILENCE: Final = 2
 ACK_SECONDS_QUIET: Final = Seconds(1.5, least=0.01)
-# The same for a peer of an earlier version, which goes by its own silence and not by what it is
-# told.
-ACKS_WITHIN_SILENCE_UNTOLD: Final = 4
-ACK_SECONDS_QUIET_UNTOLD: Final = Seconds(1.0, least=0.01)
-# The same of heartbeats that have nothing new to tell.
+# The same of heartbeats that have nothing new to report.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
 HEARTBEAT_SECONDS_QUIET: Final = Seconds(1.0, least=0.01)
-# An end that says that it will be silent for longer is not waited for any longer.
+# An end that announces a longer silence than this is not waited for any longer.
 NEXT_MS_MAX: Final = 10_000
 
 
 def silence_seconds(limits: RegionLimits, next_ms: int) -> float:
-    """How long the other end of a link may be silent before the link counts as broken.
+    """Time for which the other end of a link may be silent before the link counts as broken.
 
     Args:
-        next_ms: how long it may be, as it said itself; 0: it did not.
+        next_ms: the silence that it announced itself; 0: it has not announced any yet.
     """
     silence_ms = limits.link_silence_ms_max
     if next_ms:
@@ -40,37 +36,32 @@ def silence_seconds(limits: RegionLimits, next_ms: int) -> float:
 
 
 def quiet_heartbeat_seconds(limits: RegionLimits) -> float:
-    """How long after a heartbeat the next one is sent at the latest while nothing happens."""
+    """Time after a heartbeat within which the next one is sent while nothing happens."""
     alive_seconds = limits.link_silence_ms_max / 1000 / HEARTBEATS_WITHIN_SILENCE
     return max(
         limits.heartbeat_interval_ms / 1000, min(HEARTBEAT_SECONDS_QUIET.value, alive_seconds)
     )
 
 
-def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool, peer_announces: bool) -> float:
-    """How long after an ack the next one is sent if there is nothing new to tell.
+def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
+    """Time after an ack within which the next one is sent if it has nothing new to report.
 
-    Such an ack tells the peer how this region stands, and keeps its end of the link alive.  To a
-    peer that pulls from here too the heartbeats tell the same, so the second is all that is left.
-
-    Args:
-        peer_announces: the peer says when it speaks next, and goes by what it is told of that.
+    Such an ack shows the peer how this region stands, and keeps its end of the link alive.  For a
+    peer that pulls from here too, the heartbeats do the former, so only the latter is left.
     """
     heartbeat_seconds = limits.heartbeat_interval_ms / 1000
     if not peer_pulls:
         return heartbeat_seconds
-    within, most = ACKS_WITHIN_SILENCE, ACK_SECONDS_QUIET.value
-    if not peer_announces:
-        within, most = ACKS_WITHIN_SILENCE_UNTOLD, ACK_SECONDS_QUIET_UNTOLD.value
-    return max(heartbeat_seconds, min(most, limits.link_silence_ms_max / 1000 / within))
+    alive_seconds = limits.link_silence_ms_max / 1000 / ACKS_WITHIN_SILENCE
+    return max(heartbeat_seconds, min(ACK_SECONDS_QUIET.value, alive_seconds))
 
 
 class Acks:
-    """The acks of one call after the other.
+    """Acks of one call.
 
     Attributes:
-        taken_bytes: of the batches that came in this call, what was taken out of the peer's window.
-        is_awaited: somebody waits at the peer to hear what this region has.
+        taken_bytes: size of the batches of this call that were taken out of the peer's window.
+        is_awaited: a client at the peer waits to hear what this region has.
     """
 
     __slots__ = (
@@ -78,31 +69,26 @@ class Acks:
         "_acked_bytes",
         "_announced_seconds",
         "_is_due",
-        "_soon_seconds",
         "is_awaited",
         "taken_bytes",
     )
 
     def __init__(self, limits: RegionLimits) -> None:
-        self._soon_seconds = limits.heartbeat_interval_ms / 1000
         self._acked_at = 0.0
-        self.begin()
-
-    def begin(self) -> None:
-        """A call begins: nothing is to be told, nothing was taken."""
         self._is_due = self.is_awaited = False
         self.taken_bytes = self._acked_bytes = 0
         # The call's first message announces nothing.
-        self._announced_seconds = self._soon_seconds
+        self._announced_seconds = limits.heartbeat_interval_ms / 1000
 
     def want(self) -> bool:
-        """There is something to tell; returns whether that may be due earlier than it was."""
+        """Note that something is to be reported; return True if that may be due earlier now."""
         is_earlier = not self._is_due or self.is_awaited
         self._is_due = True
         return is_earlier
 
     def take(self, size: int) -> None:
-        """The peer's window moves by so many bytes: it is told at once if these are many."""
+        """Move the peer's window by ``size`` bytes; it is reported at once if enough were taken."""
+        assert size >= 0
         self.taken_bytes += size
         if self._are_many_taken:
             self._is_due = True
@@ -112,7 +98,7 @@ class Acks:
         return self.taken_bytes - self._acked_bytes >= ACK_BYTES_MAX.value
 
     def next_at(self, quiet_seconds: float) -> float:
-        """When the next ack is to be sent, never later than the last one announced."""
+        """Time at which the next ack is to be sent, never later than the last one announced."""
         if not self._is_due:
             return self._acked_at + min(quiet_seconds, self._announced_seconds)
         if self._are_many_taken:
@@ -122,11 +108,12 @@ class Acks:
         )
 
     def note_opened(self, at: float) -> None:
-        """The call's first message, which tells as much as an ack, is sent now."""
+        """Note that the call's first message is sent now, which reports as much as an ack."""
         self._acked_at = at
 
     def note_sent(self, at: float, announced_seconds: float) -> None:
-        """An ack is sent now, with all that was taken; it says when the next one comes."""
+        """Note that an ack is sent now, with all that was taken; it announces the next one."""
+        assert self._acked_bytes <= self.taken_bytes
         self._is_due = False
         self._announced_seconds = announced_seconds
         self._acked_at = at

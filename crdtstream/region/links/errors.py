@@ -1,10 +1,10 @@
-"""What a peer did wrong."""
+"""Errors of peers."""
 
 from crdtstream.core.ids import RegionId
 
 
 class PeerError(Exception):
-    """What came from a peer cannot be used: says which region, and which batch and field of it."""
+    """Input from a peer that cannot be used: the text names the region, the batch and its field."""
 
     def __init__(self, region: RegionId, text: str) -> None:
         super().__init__(f"region {region}: {text}")

@@ -1,13 +1,12 @@
-"""What one end of a link tells the other of third regions: what they durably have.
+"""Gossip: what third regions durably have, as one end of a link reports it to the other.
 
-A region with R peers would say R version vectors of R numbers with each message, to R peers: most
-of what idle links carry, and a cost that grows with the cube of the regions.  So a version vector
-is told when it has grown since this link last told it, and the region that is told is not told of
-itself.
+A region with R peers would send R version vectors of R numbers with each message, to R peers: most
+of what idle links carry, at a cost that grows with the cube of the regions.  So a version vector is
+sent when it has grown since this link last sent it, and the receiving region is not told of itself.
 
-What is told is only ever added to what is known, so telling less at a time loses nothing.  But a
-peer may forget: it believes less of a region that comes back with less (``retention.py``).  So now
-and then all is told again.
+What is received is only ever added to what is known, so sending less at a time loses nothing.  But
+a peer may forget: it believes less of a region that returns with less (``retention.py``).  So at
+intervals all is sent again.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ RETELL_SECONDS: Final = Seconds(5.0, least=0.05)
 
 
 class Gossip:
-    """What one call has told ``peer`` of others; a new call tells all of it again."""
+    """Version vectors of others that one call has sent to ``peer``; a new call sends all again."""
 
     __slots__ = ("_all_at", "_knowledge", "_peer", "_told")
 
@@ -29,22 +28,22 @@ class Gossip:
         self._peer = peer
         self._knowledge = knowledge
         self._told: dict[RegionId, VersionVector] = {}
-        # Before any time there is: the first message tells all.
+        # Before any time: the first message sends all.
         self._all_at = float("-inf")
 
     @property
     def has_news(self) -> bool:
-        """Whether the next message has something to tell that was not told before."""
+        """True if the next message has something to report that was not sent before."""
         return any(
             region != self._peer and self._told.get(region) is not vv
             for region, vv in self._knowledge.counted.items()
         )
 
     def take(self, at: float) -> dict[RegionId, VersionVector]:
-        """What the message that is sent now is to tell: what counts for causal stability.
+        """Version vectors for the message that is sent now: those that count for causal stability.
 
         Args:
-            at: seconds, by a clock that only goes forward.
+            at: seconds of a monotonic clock.
         """
         if at >= self._all_at:
             self._all_at = at + RETELL_SECONDS.value

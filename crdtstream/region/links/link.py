@@ -30,27 +30,34 @@ class LinkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The peer took us in and begins to send."""
+    """The peer has welcomed this region and begins to send."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """What the peer had at its last heartbeat is applied here."""
+    """All that the peer had at its last heartbeat is applied here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call ended, or the peer was silent for too long, or sent what cannot be used."""
+    """The call ended, or the peer was silent for too long, or sent something that cannot be
+    used."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The peer wants no link with us; ``is_duplicate``: another node is linked as our region."""
+    """The peer refuses a link with this region.
+
+    Attributes:
+        is_duplicate: another node is linked as this region.
+        incarnations: the folder in which this region goes on, as the peer knows it.
+    """
 
     reason: str
     is_duplicate: bool = False
+    incarnations: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +69,29 @@ class CutOff:
 
 @dataclass(frozen=True, slots=True)
 class BackoffOver:
-    """The pause is over."""
+    """The pause has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An operator wants nothing pulled."""
+    """An operator pauses the link: nothing is pulled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """An operator wants it to go on."""
+    """An operator resumes the link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reopen:
-    """Other origins are wanted: the link begins again from the version vector."""
+    """Other origins are wanted: the link begins again from its version vector."""
 
 
 LinkEvent: TypeAlias = (
     Welcomed | CaughtUp | Failed | Refused | CutOff | BackoffOver | Pause | Resume | Reopen
 )
 
-# What does not stand here changes nothing: a failure while paused, a pause while paused.
+# Events that are missing here change nothing: a failure while paused, a pause while paused.
 TRANSITIONS: Final[dict[LinkState, dict[type[LinkEvent], LinkState]]] = {
     LinkState.CONNECTING: {
         Welcomed: LinkState.CATCHING_UP,
@@ -125,7 +132,7 @@ TRANSITIONS: Final[dict[LinkState, dict[type[LinkEvent], LinkState]]] = {
 
 
 class Link:
-    """Where a link stands.
+    """State of a link.
 
     Attributes:
         state: changed by ``feed`` only.
@@ -147,11 +154,11 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether the peer sends."""
+        """True if the peer sends."""
         return self.state in (LinkState.CATCHING_UP, LinkState.LIVE)
 
     def feed(self, event: LinkEvent) -> bool:
-        """Take an event in; returns whether the state changed."""
+        """Take in an event; return True if the state changed."""
         before = self.state
         after = TRANSITIONS[before].get(type(event))
         if after is None:
@@ -168,16 +175,19 @@ class Link:
                 pass
             case _:
                 assert_never(event)
+        assert after is not LinkState.LIVE or not self.error
         self.state = after
         return True
 
     def backoff_seconds(self) -> float:
-        """How long to pause now: doubling, bounded, and between half and whole by chance.
+        """Time to pause now: doubling, bounded, and between half and whole by chance.
 
-        By chance, so that regions cut off together do not come back all at once.
+        By chance, so that regions which were cut off together do not reconnect all at once.
         """
         longest_ms = self._backoff_ms_max
+        assert not self.is_up, "a link that is up does not pause"
         if self.state is LinkState.WAITING:
+            assert self.failures > 0
             doublings = min(self.failures - 1, 16)
             longest_ms = min(longest_ms, self._backoff_ms_min << doublings)
         return longest_ms / 1000 * self._uniform(0.5, 1.0)

@@ -1,14 +1,17 @@
 """All links of a region: those by which it pulls, and those of its peers to it.
 
-Batches of all pulling links are applied in one place, so that batches that free each other meet.
-Each link has an inbox of its own (``rules`` 2).  Links begin and end as peers come and go.
+Batches of all pulling links are applied in one place, so that batches that wait for each other
+meet.  Each link has an inbox of its own (``rules`` 2).  Links begin and end as peers are added and
+removed.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from crdtstream.core.applying.checking_members import check_members
 from crdtstream.core.effects import EffectBatch
+from crdtstream.core.histories import HistoryError
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import BatchError
@@ -28,7 +31,7 @@ from crdtstream.region.links.serve import Serve
 from crdtstream.region.links.stats import ServeStats
 from crdtstream.region.peers import Peers, PeersChange
 
-# How long clients wait at most for a run of remote batches; a single batch may take longer.
+# The longest that clients wait for a run of remote batches; a single batch may take longer.
 RUN_NS: Final = Size(4_000_000, least=0)
 
 
@@ -38,8 +41,8 @@ class Links:
     Attributes:
         pulls: by peer, ascending.
         serves: the links of peers that pull now, by peer.
-        serve_stats: what each peer was sent, over all its links.
-        may_apply: something arrived that may be applied.
+        serve_stats: what was sent to each peer, over all its links.
+        applied: what the open tick applied: by which link it came, and when it was issued.
     """
 
     def __init__(
@@ -54,28 +57,24 @@ class Links:
         self.pulls: dict[RegionId, Pull] = {}
         self.serves: dict[RegionId, Serve] = {}
         self.serve_stats: dict[RegionId, ServeStats] = {}
-        self.may_apply = False
+        self.applied: list[tuple[Pull, Millis]] = []
         self._own = own
         self._peers = peers
         self._uniform = uniform
         self._clock = clock
-        # By removed region how many effects were refused.
+        # Per removed region the number of effects that were refused.
         self._beyond_cut: dict[RegionId, int] = {}
-        # By region why its last call was refused: whoever tries again is told of once.
+        # Per region the reason why its last call was refused: a region that tries again is logged
+        # once.
         self._refused: dict[RegionId, str] = {}
-        # Applied, by the record that will have them: links hear of it when that is in the log.
-        self._applied: list[tuple[Pull, Millis]] = []
+        # By the record that will have what was applied: links hear of it when that is in the log.
         self._left: deque[tuple[int, list[tuple[Pull, Millis]]]] = deque()
-        opening = own.opening
-        opening.on_change.append(self.tell_standing)
-        opening.on_recovering.append(self.reopen)
-        own.routes.on_change = self._look_at_routes
-        opening.peer_runs.watch([self._note_held])
         for peer in peers.addresses:
             self._begin(peer, now)
-        peers.on_change.append(self._follow)
 
-    def _follow(self, change: PeersChange) -> None:
+    def follow_peers(self, change: PeersChange) -> None:
+        self._own.claims.follow_peers(change)
+        self._own.routes.follow_peers(change)
         for peer in change.removed:
             self.pulls.pop(peer).end()
             self.serve_stats.pop(peer)
@@ -83,7 +82,8 @@ class Links:
             if serve is not None:
                 serve.end()
             for pull in self.pulls.values():
-                # What others relayed of it goes, too; it is asked for again if it is still wanted.
+                # Effects of it that others relayed are dropped; they are asked for again if they
+                # are still wanted.
                 if peer in pull.origins:
                     pull.reopen()
         for peer in change.moved:
@@ -94,51 +94,92 @@ class Links:
         self.serve_stats = {peer: self.serve_stats[peer] for peer in self._peers.addresses}
 
     def _begin(self, peer: RegionId, now: Millis) -> None:
-        """The links with a peer begin: this region pulls from it, and it may pull from here."""
+        """Begin the links with a peer: this region pulls from it, and it may pull from here."""
         own = self._own
         address = self._peers.addresses[peer]
         self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform)
         self.serve_stats[peer] = ServeStats()
-        own.channels.forward = self._publish
-        own.channels.on_change = self._note_listeners
-        own.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
+        own.database.channels.forward = self._publish
+        own.database.channels.on_change = self._note_listeners
+        own.database.channels.forward_bytes_max = PUBLICATION_BYTES_MAX.value
 
     @property
     def identity(self) -> Identity:
-        """Who this region is to peers."""
+        """Identity of this region for peers."""
         return self._own.identity
 
     def note_sent(self, n: int) -> None:
-        """A peer is sent a state with own effects up to ``n``: it may say that it has them."""
+        """Note that a peer is sent a state with own effects up to ``n``: it may say that it has
+        them."""
         self._own.claims.note_sent(n)
 
     def tell_standing(self) -> None:
-        """Peers are to hear soon how this region stands."""
+        """Tell peers soon how this region stands."""
         for pull in self.pulls.values():
             pull.ack_soon()
         for serve in self.serves.values():
             serve.tell_standing()
 
-    def _note_held(self, origin: RegionId) -> None:
+    def note_held(self, origin: RegionId) -> None:
         for pull in self.pulls.values():
             pull.note_held(origin)
 
     def reopen(self) -> None:
-        """All links begin again; what came by them and is not applied is forgotten."""
+        """Begin all links again; drop what came by them and is not applied."""
         for pull in self.pulls.values():
             pull.reopen()
 
-    def _look_at_routes(self) -> None:
-        """A link went down or came up: others ask for its origin, some time after."""
+    def note_incarnation(self, origin: RegionId, *, has_begun: bool) -> None:
+        """Note that a newer incarnation of a region is known from here on, or may begin.
+
+        The link to the region begins again, as an earlier folder may be at its other end.  Once the
+        incarnation has begun, all links begin again.  What others relayed is dropped.  Regions that
+        pull from here hear of the incarnation before any of its effects.  And later words about it
+        come from regions that know of it (``words.py``).
+        """
+        for peer, pull in self.pulls.items():
+            if peer == origin or has_begun:
+                pull.reopen()
+            serve = self.serves.get(peer)
+            # A link that was not answered yet hears of it by its answer.
+            if serve is not None and serve.is_welcome and has_begun and peer != origin:
+                serve.end()
+        self.wake_serves()
+
+    def ask_again(self, peer: RegionId) -> None:
+        """Ask a peer again for what it says as a link opens."""
+        pull = self.pulls.get(peer)
+        if pull is not None:
+            pull.reopen()
+
+    def begin_again(self) -> None:
+        """Begin all links again, those of peers as well: they are to hear what is new here."""
+        self.reopen()
+        for serve in self.serves.values():
+            serve.end()
+
+    def part_from(self, peer: RegionId) -> None:
+        """End the links with a peer that has other effects than this region, both ways: what
+        follows on them is of no use to the other side."""
+        serve = self.serves.get(peer)
+        if serve is not None:
+            serve.end()
+        pull = self.pulls.get(peer)
+        if pull is not None and pull.link.is_up:
+            pull.reopen()
+
+    def look_at_routes(self) -> None:
+        """Look at the routes: a link went down or came up, so others ask for its origin some time
+        after."""
         for pull in self.pulls.values():
             self._own.tick.wake_link(pull)
 
     # --- Peers that pull ----------------------------------------------------------------------
 
     def accept(self, opening: Open, at: float) -> Serve | Refusal:
-        """A peer opens a link; its earlier one is over.
+        """Accept a peer's link; its earlier link ends.
 
-        Of an Open that is refused nothing is learned, and the earlier link goes on.
+        If an Open is refused, nothing is learned from it, and the earlier link goes on.
         """
         refusal = self._refusal(opening)
         if refusal is None:
@@ -151,8 +192,21 @@ class Links:
                 reason = self._own.membership.hear(
                     opening.region, opening.run_id, opening.membership
                 )
+            told = b""
+            if reason is None:
+                # A region of another database reports nothing about this one's folders.
+                told = self._own.numbering.told_refused(opening.region)
+                reason = self._own.numbering.hear(
+                    opening.region,
+                    opening.run_id,
+                    opening.vv,
+                    opening.incarnations,
+                    recovers=opening.standing.regains,
+                )
+            if reason is None:
+                reason = self._own.compared.hear(opening.region, opening.histories)
             if reason is not None:
-                refusal = Refusal(RefusalKind.MISMATCH, reason)
+                refusal = Refusal(RefusalKind.MISMATCH, reason, told)
         if refusal is not None:
             is_news = self._refused.get(opening.region) != refusal.reason
             self._refused[opening.region] = refusal.reason
@@ -166,7 +220,7 @@ class Links:
         self._refused.pop(opening.region, None)
         own, region = self._own, opening.region
         own.opening.look()
-        # Before the Welcome, which is the answer: what is held unapplied goes.
+        # Before the Welcome, which is the answer: what is held unapplied is dropped.
         own.opening.peer_runs.note_start(
             region, opening.run_id, recovering=opening.standing.recovering
         )
@@ -174,7 +228,16 @@ class Links:
         if before is not None:
             before.end()
         stats = self.serve_stats[region]
-        serve = Serve(region, opening.run_id, opening.origins, opening.vv, own, stats, at=at)
+        serve = Serve(
+            region,
+            opening.run_id,
+            opening.origins,
+            opening.vv,
+            own,
+            stats,
+            at=at,
+            incarnations=opening.incarnations,
+        )
         self.serves[region] = serve
         self.pulls[region].peer_pulls = True
         own.lags.note(region, opening.vv, to_ms(at))
@@ -184,7 +247,7 @@ class Links:
         return serve
 
     def _refusal(self, opening: Open) -> Refusal | None:
-        """Why there can be no link with this puller; None if there can."""
+        """Reason why there can be no link with this puller; None if there can."""
         own = self._own.identity
         if opening.protocol != PROTOCOL_VERSION:
             return Refusal(
@@ -217,14 +280,14 @@ class Links:
         return None
 
     def hang_up(self, serve: Serve) -> None:
-        """The puller's call is over."""
+        """End a link whose puller has ended its call."""
         serve.end()
         if self.serves.get(serve.region) is serve:
             del self.serves[serve.region]
             self.pulls[serve.region].peer_pulls = False
 
     def stop(self) -> None:
-        """End all links of peers: the node stops."""
+        """End all links of peers, as the node stops."""
         for serve in self.serves.values():
             serve.end()
 
@@ -232,7 +295,7 @@ class Links:
         """Send a publication to every peer that is linked; for the others it is lost.
 
         Returns:
-            The peers that it is on its way to.
+            The peers that it is sent to.
         """
         publication = Publication(channel, payload, sharded, self._own.replica.issued)
         reached = []
@@ -250,10 +313,15 @@ class Links:
 
     def look_for_news(self) -> None:
         """A tick ends: peers are told what they should hear at once, also over quiet links."""
-        for serve in self.serves.values():
-            serve.look_for_news()
-        if self._own.is_awaited():
-            for serve in self.serves.values():
+        serves = self.serves.values()
+        database = self._own.database
+        # As ``awaits_news`` says; every tick asks.
+        is_awaited = bool(database.waiting.without_keys) or database.limit is not None
+        for serve in serves:
+            if serve.is_quiet:
+                serve.look_for_news()
+        if is_awaited:
+            for serve in serves:
                 if not serve.told_awaited:
                     serve.told_awaited = True
                     serve.tell_standing()
@@ -262,20 +330,20 @@ class Links:
 
     @property
     def heard(self) -> list[RegionId]:
-        """The peers that are heard: by the link that pulls from them, or by theirs."""
+        """Peers that are heard: by the link that pulls from them, or by theirs."""
         return [peer for peer, pull in self.pulls.items() if pull.link.is_up or peer in self.serves]
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """How many batches wait in all inboxes, and their bytes."""
+        """Number of batches that wait in all inboxes, and their bytes."""
         inboxes = [pull.inbox for pull in self.pulls.values()]
         return sum(map(len, inboxes)), sum(inbox.bytes_waiting for inbox in inboxes)
 
     def apply(self, now: Millis) -> bool:
-        """Apply what has arrived, until nothing more can be applied or time is up.
+        """Apply what has arrived, until nothing more can be applied or the time is up.
 
         Returns:
-            Whether anything was applied.  ``may_apply`` says whether there may be more.
+            True if anything was applied.  ``Tick.may_apply`` says whether there may be more.
         """
         ends = self._clock() + RUN_NS.value
         pulls = self.pulls.values()
@@ -286,8 +354,8 @@ class Links:
             for pull in pulls:
                 self._apply_ready(pull, applied, now)
             is_last = len(applied) == before
-        self.may_apply = not is_last
-        self._applied += applied
+        self._own.tick.may_apply = not is_last
+        self.applied += applied
         progressed = {id(pull) for pull, _ in applied}
         for pull in pulls:
             pull.note_room()
@@ -295,7 +363,7 @@ class Links:
                 pull.waits_since = None
             elif pull.waits_since is None or id(pull) in progressed:
                 if pull.waits_since is None:
-                    # From now on it looks whether what is waited for comes.
+                    # From now on it looks if what is waited for comes.
                     self._own.tick.wake_link(pull)
                 pull.waits_since = now
         return bool(applied)
@@ -308,15 +376,31 @@ class Links:
             if self._own.membership.cuts.is_beyond(batch.origin, batch.last_n):
                 self._refuse_beyond(batch)
                 continue
-            if self._own.is_held(batch, now):
+            if self._own.numbering.is_early(batch.origin, batch.last_n):
+                # Its region bids for a new incarnation.  Once that has begun, this batch is dropped
+                # or counts; if it never does, a later bid counts this effect.
+                pull.inbox.offer(batch, encoded)
+                continue
+            if self._is_held(batch):
                 pull.inbox.offer(batch, encoded)
                 continue
             if not self._apply(pull, batch, encoded, now):
                 return
             applied.append((pull, batch.issued_ms))
 
+    def _is_held(self, batch: EffectBatch) -> bool:
+        """True if a batch has to wait for entries that are on disk, or until a repair ends."""
+        own = self._own
+        if own.repair.is_beyond(batch):
+            return True
+        images = own.replica.needs_of(batch)
+        if images:
+            own.cold.ask_in_background(images)
+        return bool(images)
+
     def _refuse_beyond(self, batch: EffectBatch) -> None:
-        """Effects of a removed region that no member had when it was removed do not count."""
+        """Refuse effects of a removed region that no member had when it was removed: they do not
+        count."""
         if batch.origin not in self._beyond_cut:
             self._own.tick.notice(
                 "error",
@@ -328,16 +412,24 @@ class Links:
         self._beyond_cut[batch.origin] = self._beyond_cut.get(batch.origin, 0) + batch.count
 
     def _apply(self, pull: Pull, batch: EffectBatch, encoded: bytes, now: Millis) -> bool:
+        replica, members = self._own.replica, self._own.membership.members.newest
         try:
-            self._own.replica.receive(batch, encoded, now)
+            if members.epoch > replica.members.epoch:
+                # This link was opened before these members were known; its peer has split from
+                # them.
+                check_members(batch, members)
+            replica.receive(batch, encoded, now)
+        except HistoryError as parting:
+            pull.note_apart(parting.difference)
+            return False
         except BatchError as error:
             pull.reject(f"batch {batch.origin}:{batch.first_n}: {error}")
             return False
         return True
 
     def note_merged(self) -> None:
-        """Another region's state was merged: what is held here is perhaps known, and what pullers
-        were to be sent is perhaps not in the log.  All links begin again."""
+        """Begin all links again after another region's state was merged: what is held here may be
+        known now, and what pullers were to be sent may be missing in the log."""
         self.reopen()
         for serve in list(self.serves.values()):
             serve.end()
@@ -345,13 +437,12 @@ class Links:
     # --- What the log says --------------------------------------------------------------------
 
     def note_left(self, seq: int) -> None:
-        """A tick ended: what was applied is in records up to ``seq``."""
-        if self._applied:
-            self._left.append((seq, self._applied))
-            self._applied = []
+        """A tick ended: what was applied, if anything, is in records up to ``seq``."""
+        self._left.append((seq, self.applied))
+        self.applied = []
 
     def note_logged(self, seq: int, now: Millis) -> None:
-        """The log has everything up to ``seq``: there may be more to send and to acknowledge."""
+        """Note that the log has all up to ``seq``: there may be more to send and to acknowledge."""
         progressed: dict[Pull, None] = {}
         while self._left and self._left[0][0] <= seq:
             for pull, issued_ms in self._left.popleft()[1]:
@@ -359,7 +450,8 @@ class Links:
                 progressed[pull] = None
         for pull in progressed:
             pull.note_logged()
-        self.wake_serves_with_news()
+        if self.serves:
+            self.wake_serves_with_news()
 
     def wake_serves_with_news(self) -> None:
         """Wake the links that may have something to send by what the log has now."""
@@ -368,7 +460,7 @@ class Links:
                 serve.wake()
 
     def ack_soon(self) -> None:
-        """What peers sent is durable: they are told."""
+        """Acknowledge soon what peers sent, as it is durable."""
         for pull in self.pulls.values():
             pull.ack_soon()
 

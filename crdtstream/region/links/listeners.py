@@ -1,13 +1,13 @@
-"""Who listens in this region, on its way to a peer; without any IO.
+"""Listeners in this region, as they are reported to a peer; without any IO.
 
-A region tells each peer that pulls from it how many of its clients listen to which name: all of
-them when the link opens, and then what changes.  What changes back and forth while the link is busy
-is told once, as it is then.  The peer forgets it all when the link ends, so nothing is told that
-outlives who told it.
+A region reports to each peer that pulls from it how many of its clients listen to which name: all
+names when the link opens, and then changes.  A name that changes back and forth while the link is
+busy is reported once, with its present number.  The peer forgets all of it when the link ends, so
+no report outlives the region that sent it.
 
-What it costs is bounded: a name is told only up to NAME_BYTES_MAX, and all names of a region
-together only up to NAMES_BYTES_MAX, at both ends.  Of what is beyond no peer knows; it is heard all
-the same.
+The cost is bounded: a name is reported only up to NAME_BYTES_MAX, and all names of a region
+together only up to NAMES_BYTES_MAX, at both ends.  No peer knows of names beyond that, but their
+listeners hear all the same.
 """
 
 from collections import OrderedDict
@@ -24,17 +24,17 @@ from crdtstream.region.links.errors import PeerError
 NAME_BYTES_MAX: Final = 16 << 10
 # About 150,000 names of 48 bytes.
 NAMES_BYTES_MAX: Final = Size(16 << 20, least=1, scope=Scope.REGIONS)
-# Gathered into one message of the link, between two of batches.
+# Gathered into one message of the link, between two messages of batches.
 MESSAGE_BYTES_TARGET: Final = Size(32 << 10, least=1)
-# What a name weighs besides its bytes.
+# Weight of a name besides its bytes.
 OVERHEAD_BYTES: Final = 64
-# As the protocol calls them.
+# Kinds by the names of the protocol.
 KINDS: Final = {kind.name: kind for kind in Kind}
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerCount:
-    """How many listen to a name in the region that tells; 0: nobody any more."""
+    """Number of listeners to a name in the reporting region; 0: none any more."""
 
     kind: Kind
     name: bytes
@@ -46,22 +46,22 @@ def weight(name: bytes) -> int:
 
 
 class Telling:
-    """What one link has still to tell."""
+    """Reports that one link has still to send."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._told: dict[Kind, dict[bytes, int]] = {kind: {} for kind in Kind}
         self._told_bytes = 0
-        # For sets that keep the order, and give the first one at once: a plain dict looks through
-        # all that were taken before it.
+        # Used as ordered sets whose first element is found at once: a plain dict passes all
+        # elements that were taken before it.
         self._due = {kind: OrderedDict.fromkeys(channels.active(kind)) for kind in Kind}
 
     def note(self, kind: Kind, name: bytes) -> None:
-        """The number of listeners to a name has changed."""
+        """Note that the number of listeners to a name has changed."""
         self._due[kind][name] = None
 
     def take(self) -> list[ListenerCount]:
-        """One message of what is to be told; nothing: all is told."""
+        """Reports for one message; empty: all is sent."""
         taken: list[ListenerCount] = []
         room = MESSAGE_BYTES_TARGET.value
         for kind, due in self._due.items():
@@ -74,7 +74,7 @@ class Telling:
         return taken
 
     def _is_news(self, kind: Kind, name: bytes, count: int) -> bool:
-        """Whether to tell it; if so, it counts as told."""
+        """True if a number is to be sent; it counts as sent then."""
         told = self._told[kind]
         before = told.get(name, 0)
         if count == before:
@@ -93,7 +93,7 @@ class Telling:
 
 
 class Heard:
-    """What one link has told of its peer's listeners, until the link ends."""
+    """Listeners of the peer, as one link has reported them, until it ends."""
 
     def __init__(self, peer: RegionId, elsewhere: Elsewhere) -> None:
         self._peer = peer
@@ -102,10 +102,10 @@ class Heard:
         self._names_bytes = 0
 
     def note(self, told: ListenerCount) -> None:
-        """The peer told one.
+        """Take in a report of the peer.
 
         Raises:
-            PeerError: it tells of more than it may.
+            PeerError: it reports more than it may.
         """
         key = told.kind, told.name
         if not told.count:
@@ -123,7 +123,7 @@ class Heard:
         self._elsewhere.note(self._peer, told.kind, told.name, told.count)
 
     def forget(self) -> None:
-        """The link ends, or begins again."""
+        """Forget all: the link ends, or begins again."""
         self._names.clear()
         self._names_bytes = 0
         self._elsewhere.forget(self._peer)

@@ -1,4 +1,4 @@
-"""What goes over a link, as values.
+"""Messages of a link, as values.
 
 puller                              server
   Open ─────────────────────────────>
@@ -17,14 +17,17 @@ from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.links.listeners import ListenerCount
 from crdtstream.region.links.publications import Publication
-from crdtstream.region.links.readiness import DatabaseIdentity
+from crdtstream.region.readiness import DatabaseIdentity
 
+# Regions that speak different protocols refuse each other.  1 and 2 were taken before the first
+# release, so the number does not begin at 1 again.
 PROTOCOL_VERSION: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is to peers; ``run_id`` differs from one start of the node to the next."""
+    """Identity of a node for its peers; ``run_id`` differs from one start of the node to the
+    next."""
 
     region: RegionId
     database_id: str
@@ -33,7 +36,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a region says of itself (see the message of that name in the protocol).
+    """Standing of a region, as it says itself (see the message of that name in the protocol).
 
     Attributes:
         recovering: it recovers, and some member has not yet answered it.
@@ -47,10 +50,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A puller's first message: who it is, what it has, what it wants.
+    """A puller's first message: its identity, what it has, what it wants.
 
     Attributes:
-        membership: what it says of the members (``Membership.said``).
+        membership: what it reports on the members (``Membership.said``).
+        incarnations: what it reports on incarnations (``Numbering.said``).
+        histories: what it reports on its effects (``Compared.said``).
     """
 
     region: RegionId
@@ -60,6 +65,8 @@ class Open:
     vv: VersionVector
     standing: Standing
     membership: bytes = b""
+    incarnations: bytes = b""
+    histories: bytes = b""
     protocol: int = PROTOCOL_VERSION
 
 
@@ -68,9 +75,9 @@ class Welcome:
     """The server's first message; to a puller that recovers it is the answer.
 
     Attributes:
-        own_n: how many of the puller's effects are applied here, logged or not.
-        begins: of each origin the last effect that is in the server's log no more.
-        membership: as of ``Open``.
+        own_n: number of the puller's effects that are applied here, logged or not.
+        begins: of each origin the last effect that was cut from the server's log.
+        membership, incarnations, histories: as of ``Open``.
     """
 
     region: RegionId
@@ -80,27 +87,29 @@ class Welcome:
     own_n: int
     begins: VersionVector = field(default_factory=dict)
     membership: bytes = b""
+    incarnations: bytes = b""
+    histories: bytes = b""
     protocol: int = PROTOCOL_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a region stands, and what it knows of others: acks and heartbeats.
+    """Progress of a region, and what it knows of others: acks and heartbeats.
 
     Attributes:
         durable_vv: what a power cut cannot take back.
         now: the sender's clock.
         others: the same of other regions, as far as known and counting for causal stability.
-        taken_bytes, taken_publication_bytes: in acks, what was taken since the link opened.
-        stamp_ms: the sender's clock that only goes forward; 0: unknown.
+        taken_bytes, taken_publication_bytes: in acks, size of what was taken since the link opened.
+        stamp_ms: the sender's monotonic clock; 0: unknown.
         echo_ms: the receiver's last stamp on this link and the time since then; 0: none came.
-        acks_awaited: in heartbeats, somebody waits to hear what the puller has.
-        next_ms: the next one on this link comes after so long at the latest; 0: the sender is of a
-            version that does not say, nor look at it.
+        acks_awaited: in heartbeats, a client waits to hear what the puller has.
+        next_ms: time within which the next one on this link comes; 0: it does not say.
         staging_vv: what the sender will have when it has taken over the state of another region;
             None: it does not take one over.
         epoch: of the members, at which ``durable_vv`` is the sender's word on removed regions; 0:
             it is none (``region/cuts.py``).
+        histories: in heartbeats, the news of the sender's effects (``Compared.news``).
     """
 
     durable_vv: VersionVector
@@ -115,22 +124,23 @@ class Progress:
     next_ms: int = 0
     staging_vv: VersionVector | None = None
     epoch: int = 0
+    histories: bytes = b""
 
 
 class Stamps:
-    """The stamps of one link: what the other end sent last, to send it back."""
+    """Stamps of one link: what the other end sent last, to send it back."""
 
     def __init__(self) -> None:
         self._theirs_ms = 0
         self._came_at = 0.0
 
     def note(self, message: Progress, at: float) -> None:
-        """A message of the other end came."""
+        """Note a message of the other end."""
         self._theirs_ms = message.stamp_ms
         self._came_at = at
 
     def echo_ms(self, at: float) -> int:
-        """By how much the other end's clock has passed by now, at least."""
+        """Time that has passed on the other end's clock by now, at least."""
         if not self._theirs_ms:
             return 0
         return self._theirs_ms + max(0, int((at - self._came_at) * 1000))
@@ -145,14 +155,14 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The same at the other end, each well-formed, decoded and as it came."""
+    """The same batches at the other end, each well-formed, decoded and as it came."""
 
     batches: Sequence[tuple[EffectBatch, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Publications:
-    """What clients of ``origin``, the server's region, published, and who listens there."""
+    """Publications by clients of ``origin``, the server's region, and its numbers of listeners."""
 
     origin: RegionId
     publications: Sequence[Publication]
@@ -165,7 +175,7 @@ FromServer: TypeAlias = Welcome | Progress | Received | Publications
 
 
 class RefusalKind(Enum):
-    """What is wrong with an Open."""
+    """Kind of fault of an Open."""
 
     MALFORMED = "malformed"
     # Another protocol, another database, the same region, more of our effects than there are.
@@ -176,7 +186,12 @@ class RefusalKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there can be no link; the reason says what to do."""
+    """Reason why there can be no link; the text says what to do.
+
+    Attributes:
+        incarnations: what the refused region should hear of its own incarnations.
+    """
 
     kind: RefusalKind
     reason: str
+    incarnations: bytes = b""

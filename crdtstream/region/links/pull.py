@@ -1,15 +1,15 @@
 """The link by which this region pulls from one peer, as a state machine without any IO.
 
-A loop asks ``next`` and does what it says; what comes of it goes into ``receive`` and ``lost``:
+A loop asks ``next`` and does what it says.  The results go into ``receive`` and ``lost``:
 
     next ──> Connect   make the call
              Send      write this message
              HangUp    end the call
              Sleep     ask again when woken, or at this time
-             Over      the region pulls from this peer no more
+             Over      the region does not pull from this peer any more
 
 One call lasts from Connect to HangUp or ``lost``.  Its first message is Open; then come acks, soon
-after something became durable, and now and then.  ``link.py`` has the states between the calls.
+after something became durable, and at intervals.  ``link.py`` has the states between the calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,13 @@ from typing import Final, TypeAlias, assert_never
 
 from crdtstream.core.clock import VersionVector, join, missing
 from crdtstream.core.effects import EffectBatch
+from crdtstream.core.histories import Difference
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.inbox import Inbox
 from crdtstream.core.size import Seconds
+from crdtstream.region.beginning import bootstrap_reason, cut_off, needs_bootstrap
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.acks import NEXT_MS_MAX, Acks, quiet_seconds, silence_seconds
-from crdtstream.region.links.beginning import bootstrap_reason, cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError, RefusedError
 from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.link import (
@@ -42,6 +43,7 @@ from crdtstream.region.links.link import (
 )
 from crdtstream.region.links.listeners import Heard
 from crdtstream.region.links.messages import (
+    PROTOCOL_VERSION,
     FromServer,
     Open,
     Progress,
@@ -54,13 +56,15 @@ from crdtstream.region.links.messages import (
 )
 from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.publications import Arrived
-from crdtstream.region.links.readiness import Answer
 from crdtstream.region.links.stats import PullStats
+from crdtstream.region.links.words import Words
+from crdtstream.region.readiness import Answer
 
-# How often a link looks at its routes, and whether what is waited for came, while nothing wakes it
-# and time may change what it wants.
+# Interval at which a link looks at its routes, and whether what it waits for has come, while
+# nothing wakes it and time may change what it wants.
 WATCH_SECONDS: Final = Seconds(0.25, least=0.01)
 BETWEEN_ATTEMPTS: Final = (LinkState.WAITING, LinkState.REFUSED, LinkState.NEEDS_BOOTSTRAP)
+WITHOUT_CALL: Final = (*BETWEEN_ATTEMPTS, LinkState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +86,77 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing to do until the link is woken, or until this time; None: only when it is woken."""
+    """Do nothing until the link is woken, or until this time; None: only when it is woken."""
 
     until: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """There is no such peer any more: nothing is to be done, ever."""
+    """Do nothing, ever again: the peer is none any more."""
 
 
 PullAction: TypeAlias = Connect | Send | HangUp | Sleep | Over
 
 
-class Pull:
-    """What this region pulls from one peer.
-
-    Times named ``at`` are in seconds, by a clock that only goes forward.
+class _Call:
+    """One call to the peer: what holds from its beginning to its end, and no longer.
 
     Attributes:
-        peer, address: where it pulls from.
-        origins: whose effects the call asks for.
+        is_opened: the first message was sent.
+        asks: this region recovered when it sent that, so the Welcome is an answer to it.
+        must_reopen: the link is to begin again; what comes until then is dropped.
+        rejected: reason why a batch cannot be applied.
+        apart: what a batch does not continue.
+        heard_at: time of the last message; None: the peer could not send, it has its time from now.
+        silence_seconds: time for which the peer may be silent.
+        untaken_bytes: size of batches that were read and are not out of the peer's window.
+        peer_run: the run of the peer's node, once it has welcomed.
+        acks, stamps, gossip, words: what was said on this call.
+    """
+
+    __slots__ = (
+        "acks",
+        "apart",
+        "asks",
+        "gossip",
+        "heard_at",
+        "is_opened",
+        "must_reopen",
+        "peer_run",
+        "rejected",
+        "silence_seconds",
+        "stamps",
+        "untaken_bytes",
+        "words",
+    )
+
+    def __init__(self, own: OwnSide, peer: RegionId, at: float) -> None:
+        self.is_opened = self.asks = self.must_reopen = False
+        self.rejected: str | None = None
+        self.apart: Difference | None = None
+        self.heard_at: float | None = at
+        self.silence_seconds = silence_seconds(own.limits, 0)
+        self.untaken_bytes = 0
+        self.peer_run = 0
+        self.acks = Acks(own.limits)
+        self.stamps = Stamps()
+        self.gossip = Gossip(peer, own.knowledge)
+        self.words = Words(own.numbering, b"")
+
+
+class Pull:
+    """Link by which this region pulls from one peer.
+
+    Times named ``at`` are in seconds of a monotonic clock.
+
+    Attributes:
+        peer, address: the region, and the address to pull from.
+        origins: the regions whose effects the call asks for.
         link: the state.
-        unserved: of these, those that the peer's log cannot bring (``beginning.py``).
+        unserved: the ones of these that the peer's log cannot bring (``beginning.py``).
         inbox: what came and cannot be applied yet.
-        waits_since: since when its first batch cannot be applied; None while nothing waits.
+        waits_since: time since when its first batch cannot be applied; None while nothing waits.
         peer_pulls: whether the peer pulls from this region too, and so hears its heartbeats.
         is_over: it is no peer any more.
     """
@@ -126,7 +176,7 @@ class Pull:
         self.stats = PullStats()
         self.origins = frozenset({peer})
         self.unserved: frozenset[RegionId] = frozenset()
-        # The same of the last call in which the peer said so.
+        # The same of the last call in which the peer said it.
         self._left_out: frozenset[RegionId] = frozenset()
         self._begins: VersionVector = {}
         self.link = Link(
@@ -143,33 +193,17 @@ class Pull:
         self._own = own
         self._made_ms = now
         self._publications = Arrived()
-        self._listeners = Heard(peer, own.channels.elsewhere)
+        self._listeners = Heard(peer, own.database.channels.elsewhere)
         self._logged_error = ""
-        # Of the call.
-        self._has_call = False
+        self._call: _Call | None = None
         self._must_hang_up = False
-        self._opened = False
-        self._asked = False
-        self._peer_run = 0
-        self._acks = Acks(limits)
-        self._heard_at: float | None = None
-        # How long the peer may be silent.
-        self._silence_seconds = silence_seconds(limits, 0)
-        # Of the call that goes on; it says so with its first heartbeat.
-        self._peer_announces = False
-        self._stamps = Stamps()
-        self._gossip = Gossip(peer, own.knowledge)
-        self._untaken_bytes = 0
-        self._must_reopen = False
-        self._rejected: str | None = None
-        # Between calls.
         self._retry_at: float | None = None
         self._skips_backoff = False
 
     # --- What operators see and want ----------------------------------------------------------
 
     def pause(self, now: Millis) -> None:
-        """Pull nothing until ``resume``; what waits in the inbox is forgotten, and comes again."""
+        """Pull nothing until ``resume``; what waits in the inbox is dropped, and comes again."""
         self._end_call()
         self._feed(Pause(), now)
         self.inbox.discard()
@@ -180,14 +214,14 @@ class Pull:
 
     @property
     def lacking(self) -> frozenset[RegionId]:
-        """The origins whose effects lack here, and that the peer has cut from its log."""
+        """Origins whose effects lack here, and that the peer has cut from its log."""
         return cut_off(self._left_out, self._own.replica.vv, self._begins)
 
     @property
     def lag_effects(self) -> int:
-        """What the peer is known to have of the origins asked for, and is not applied here.
+        """Number of effects of these origins that the peer is known to have and that lack here.
 
-        Known from the link itself, and, while it is paused or down, from the peer's acks.
+        Known from the link itself; while it is paused or down, from the peer's acks.
         """
         known = dict(self.stats.peer_vv)
         join(known, self._own.knowledge.of(self.peer))
@@ -195,7 +229,7 @@ class Pull:
         return missing(self._own.replica.vv, wanted)
 
     def lag_ms(self, now: Millis) -> int:
-        """How late the newest batch was; of a link that is not up, how long nothing was heard."""
+        """Lag of the newest batch; or, if the link is not up, the silence if that is longer."""
         if not self.lag_effects:
             return 0
         if self.link.is_up:
@@ -203,82 +237,93 @@ class Pull:
         return max(self.stats.lag.newest, self.silent_ms(now))
 
     def silent_ms(self, now: Millis) -> int:
-        """For how long the peer has said nothing; a peer that never did, since the node started."""
+        """Time for which the peer has sent nothing; if it never did, since the node started."""
         return max(0, now - (self.stats.heard_ms or self._made_ms))
 
-    # --- What the region tells its links ------------------------------------------------------
+    # --- What the region reports to its links -------------------------------------------------
 
     def end(self) -> None:
-        """It is no peer any more; what came from it and is not applied is forgotten."""
+        """End, as it is no peer any more; what came from it and is not applied is dropped."""
         self.is_over = True
         self._end_call()
         self.inbox.discard()
         self._publications.clear()
 
     def move(self, address: str, now: Millis) -> None:
-        """The peer is somewhere else: begin again there."""
+        """Begin again at another address of the peer."""
         self.address = address
         self._logged_error = ""
         self._begin_again(now)
         self._try_now()
 
     def reopen(self) -> None:
-        """Begin again, and forget what the call brought and was not applied yet."""
+        """Begin again, and drop what the call brought and was not applied yet."""
         self.inbox.discard()
-        self._must_reopen = True
+        if self._call is not None:
+            self._call.must_reopen = True
         self._try_now()
 
     def note_held(self, origin: RegionId) -> None:
-        """The effects of an origin are held from now on, or are not any more."""
+        """Note that the effects of an origin are held from now on, or are not any more."""
         if origin in self.origins:
             self.reopen()
         else:
             self._try_now()
 
     def _try_now(self) -> None:
-        """If the link waits between two attempts, it waits no longer."""
+        """End the wait between two attempts, if it is in one."""
         self._skips_backoff = self.link.state in BETWEEN_ATTEMPTS
         self._own.tick.wake_link(self)
 
     def ack_soon(self) -> None:
-        """Something became durable, or the peer should hear how this region stands."""
-        if self._acks.want():
+        """Send an ack soon: on new durable effects, or to report how this region stands."""
+        if self._call is not None and self._call.acks.want():
             self._own.tick.wake_link(self)
 
     def note_logged(self) -> None:
-        """Something that came by this link is in the log."""
+        """Note that something that came by this link is in the log."""
         self._hand_out_publications()
         self.ack_soon()
 
     def reject(self, reason: str) -> None:
-        """A batch that it brought cannot be applied."""
+        """Note that a batch that it brought cannot be applied."""
         self.inbox.discard()
-        self._rejected = reason
+        if self._call is not None:
+            self._call.rejected = reason
+        self._own.tick.wake_link(self)
+
+    def note_apart(self, found: Difference) -> None:
+        """Note that a batch that it brought does not continue what is here."""
+        self.inbox.discard()
+        if self._call is not None:
+            self._call.apart = found
         self._own.tick.wake_link(self)
 
     def note_room(self) -> None:
-        """A run of batches was applied: the link may read again if its inbox has room."""
-        if self._untaken_bytes and self._has_room:
-            self._take_bytes()
+        """Note that a run of batches was applied: the link may read again if its inbox has room."""
+        call = self._call
+        if call is not None and call.untaken_bytes and self._has_room:
+            self._take_bytes(call)
 
     @property
     def _has_room(self) -> bool:
-        """Whether the inbox may take more; while nothing is applied, what is in it will do."""
+        """True if the inbox may take more; while nothing is applied, one that is not empty may
+        not."""
         inbox = self.inbox
-        return not inbox.full and not (len(inbox) and self._own.holds_links())
+        return not inbox.full and not (len(inbox) and self._own.holding.holds_links)
 
     # --- The loop's side ----------------------------------------------------------------------
 
     @property
     def may_read(self) -> bool:
-        """Whether the next message may be read: the inbox may take more."""
-        return not self._untaken_bytes
+        """True if the next message may be read: the inbox may take more."""
+        return self._call is None or not self._call.untaken_bytes
 
     def next(self, now: Millis, at: float, *, may_send: bool = True) -> PullAction:
-        """What is to be done now.
+        """The next thing to do.
 
         Args:
-            may_send: False while a message is still being written: no other one comes.
+            may_send: False while a message is still being written: no other one may follow.
         """
         if self._must_hang_up:
             self._must_hang_up = False
@@ -286,6 +331,7 @@ class Pull:
         if self.is_over:
             return Over()
         state = self.link.state
+        assert self._call is None or state not in WITHOUT_CALL
         if state is LinkState.PAUSED:
             return Sleep(None)
         if state in BETWEEN_ATTEMPTS:
@@ -294,31 +340,33 @@ class Pull:
             if at < self._retry_at and not self._skips_backoff:
                 return Sleep(self._retry_at)
             self._feed(BackoffOver(), now)
-        if not self._has_call:
+        call = self._call
+        if call is None:
             self._begin_call(now, at)
             return Connect()
-        if not self._opened and may_send:
-            self._opened = True
-            self._acks.note_opened(at)
-            return Send(self._open())
-        return self._watch(now, at, may_send=may_send)
+        if not call.is_opened and may_send:
+            call.is_opened = True
+            call.acks.note_opened(at)
+            return Send(self._open(call))
+        return self._watch(call, now, at, may_send=may_send)
 
     def receive(self, message: FromServer, now: Millis, at: float) -> None:
-        """The peer sent a message."""
-        if not self._has_call:
+        """Take in a message of the peer."""
+        call = self._call
+        if call is None:
             return
         self._own.tick.open()
-        self._heard_at = at
+        call.heard_at = at
         try:
             match message:
                 case Received(batches):
-                    self._take_batches(batches)
+                    self._take_batches(call, batches)
                 case Progress():
-                    self._take_progress(message, now, at)
+                    self._take_progress(call, message, now, at)
                 case Welcome():
-                    self._take_welcome(message, now, at)
+                    self._take_welcome(call, message, now, at)
                 case Publications():
-                    self._take_publications(message)
+                    self._take_publications(call, message)
                 case _:
                     assert_never(message)
         except RefusedError as refusal:
@@ -327,10 +375,11 @@ class Pull:
             self._fail(str(error), now)
 
     def lost(self, event: Failed | Refused, now: Millis) -> None:
-        """The call ended, or what it brought cannot be read."""
-        if not self._has_call:
+        """Note that the call ended, or that what it brought cannot be read."""
+        if self._call is None:
             return
         if isinstance(event, Refused):
+            self._own.membership.note_refused(self.peer)
             self._refuse(event, now)
         else:
             self._fail(event.reason, now)
@@ -338,32 +387,23 @@ class Pull:
     # --- Calls --------------------------------------------------------------------------------
 
     def _begin_call(self, now: Millis, at: float) -> None:
+        assert self._call is None, "one call at a time"
         self.origins = self._own.routes.wanted(self.peer, now)
-        self._has_call = True
-        self._opened = False
-        self._must_reopen = self._skips_backoff = False
+        self._call = _Call(self._own, self.peer, at)
+        self._skips_backoff = False
         self.unserved = frozenset()
-        self._rejected = None
-        self._untaken_bytes = 0
-        self._acks.begin()
-        self._heard_at = at
-        self._silence_seconds = silence_seconds(self._own.limits, 0)
-        self._peer_announces = False
-        self._stamps = Stamps()
-        self._gossip = Gossip(self.peer, self._own.knowledge)
         self.inbox.discard()
         self._publications.clear()
         self._listeners.forget()
 
     def _end_call(self) -> None:
-        # Whether anybody listens there still is not known from here on.
+        # From here on it is unknown if names still have listeners there.
         self._listeners.forget()
-        if self._has_call:
-            self._has_call = False
+        if self._call is not None:
+            # A reader that waits for room in the inbox waits no longer.
+            self._call = None
             self._must_hang_up = True
             self._own.lags.forget_announced(self.peer)
-            # Who waits for room in the inbox waits no longer.
-            self._untaken_bytes = 0
         self._own.tick.wake_link(self)
 
     def _fail(self, reason: str, now: Millis) -> None:
@@ -371,6 +411,7 @@ class Pull:
         self._feed(Failed(reason), now)
 
     def _refuse(self, event: Refused, now: Millis) -> None:
+        self._own.numbering.hear_refused(self.peer, event.incarnations)
         readiness = self._own.opening.readiness
         note = readiness.note_duplicate if event.is_duplicate else readiness.note_refusal
         note(self.peer, event.reason)
@@ -395,8 +436,8 @@ class Pull:
         )
         about: dict[str, object] = {"peer": self.peer, "address": self.address}
         match event:
-            # A peer that stays away is told of once, not at each attempt.
-            case Failed(reason) | Refused(reason, _) if reason != self._logged_error:
+            # A peer that stays away is logged once, not at each attempt.
+            case Failed(reason) | Refused(reason) if reason != self._logged_error:
                 self._logged_error = reason
                 tick.notice("warning", "link down", reason=reason, **about)
             case CutOff(reason) if reason != self._logged_error:
@@ -408,10 +449,10 @@ class Pull:
             case _:
                 tick.notice("debug", "link", before=before.value, after=after.value, **about)
 
-    def _open(self) -> Open:
+    def _open(self, call: _Call) -> Open:
         own = self._own
         standing = own.standing()
-        self._asked = standing.recovering
+        call.asks = standing.recovering
         return Open(
             region=own.identity.region,
             database_id=own.identity.database_id,
@@ -420,25 +461,31 @@ class Pull:
             vv=dict(own.replica.vv),
             standing=standing,
             membership=own.membership.said(),
+            incarnations=own.numbering.said(),
+            histories=own.compared.said(),
         )
 
     # --- While the call lasts -----------------------------------------------------------------
 
-    def _watch(self, now: Millis, at: float, *, may_send: bool) -> PullAction:
-        """Acknowledge; end the call when the peer is silent, its batches are bad, or others are
-        wanted."""
-        if self._must_reopen:
+    def _watch(self, call: _Call, now: Millis, at: float, *, may_send: bool) -> PullAction:
+        """Acknowledge; end the call if the peer is silent, its batches are bad, or other origins
+        are wanted."""
+        if call.must_reopen:
             self._begin_again(now)
             return self.next(now, at)
-        if self._rejected is not None:
-            self._fail(str(PeerError(self.peer, self._rejected)), now)
+        if call.apart is not None:
+            reason = self._own.compared.note_apart(self.peer, call.apart)
+            self._refuse(Refused(str(RefusedError(self.peer, reason))), now)
             return self.next(now, at)
-        if self._heard_at is None:
-            self._heard_at = at
-        silent_after = self._silence_seconds
+        if call.rejected is not None:
+            self._fail(str(PeerError(self.peer, call.rejected)), now)
+            return self.next(now, at)
+        if call.heard_at is None:
+            call.heard_at = at
+        silent_after = call.silence_seconds
         watch_at = at + (silent_after if self._is_calm else WATCH_SECONDS.value)
         if self.may_read:
-            silent_at = self._heard_at + silent_after
+            silent_at = call.heard_at + silent_after
             if at >= silent_at:
                 self._fail(str(PeerError(self.peer, f"silent for {silent_after:g} s")), now)
                 return self.next(now, at)
@@ -453,21 +500,19 @@ class Pull:
             return self.next(now, at)
         if not may_send:
             return Sleep(watch_at)
-        ack_at = self._acks.next_at(self._quiet_seconds)
+        ack_at = call.acks.next_at(self._quiet_seconds)
         if at >= ack_at:
-            self._acks.note_sent(at, self._quiet_seconds)
-            return Send(self._ack(now, at))
+            call.acks.note_sent(at, self._quiet_seconds)
+            return Send(self._ack(call, now, at))
         return Sleep(min(ack_at, watch_at))
 
     @property
     def _quiet_seconds(self) -> float:
-        return quiet_seconds(
-            self._own.limits, peer_pulls=self.peer_pulls, peer_announces=self._peer_announces
-        )
+        return quiet_seconds(self._own.limits, peer_pulls=self.peer_pulls)
 
     @property
     def _is_calm(self) -> bool:
-        """Whether time alone changes nothing but that it is time to speak, or to be heard."""
+        """True if time changes nothing except that an ack is due, or a message of the peer."""
         return (
             self.link.state is LinkState.LIVE
             and self.waits_since is None
@@ -476,7 +521,7 @@ class Pull:
         )
 
     def _can_be_served(self) -> bool:
-        """Whether others brought what was left out of the link for want of it."""
+        """True if others brought what was left out of the link because this region lacked it."""
         left_out = cut_off(self.unserved, self._own.replica.vv, self._begins)
         return self.link.is_up and left_out < self.unserved
 
@@ -494,20 +539,20 @@ class Pull:
                 origins=sorted(waited_for),
             )
 
-    def _ack(self, now: Millis, at: float) -> Progress:
+    def _ack(self, call: _Call, now: Millis, at: float) -> Progress:
         own = self._own
-        # A peer that pulls from here hears the same by heartbeats, in time for all but waiters.
-        is_told = self.peer_pulls and not self._acks.is_awaited
-        others = {} if is_told else self._gossip.take(at)
+        # A peer that pulls from here hears the same by heartbeats, in time unless a client waits.
+        is_told = self.peer_pulls and not call.acks.is_awaited
+        others = {} if is_told else call.gossip.take(at)
         return Progress(
             durable_vv=own.outstanding.durable_vv,
             now=now,
             others=others,
-            taken_bytes=self._acks.taken_bytes,
+            taken_bytes=call.acks.taken_bytes,
             taken_publication_bytes=self._publications.taken_bytes,
             standing=own.standing(),
             stamp_ms=to_ms(at),
-            echo_ms=self._stamps.echo_ms(at),
+            echo_ms=call.stamps.echo_ms(at),
             next_ms=round(self._quiet_seconds * 1000),
             staging_vv=own.bootstrap.announced_vv,
             epoch=own.membership.cuts.epoch_of_words,
@@ -515,12 +560,18 @@ class Pull:
 
     # --- Receiving ----------------------------------------------------------------------------
 
-    def _take_welcome(self, welcome: Welcome, now: Millis, at: float) -> None:
+    def _take_welcome(self, call: _Call, welcome: Welcome, now: Millis, at: float) -> None:
         if welcome.region != self.peer:
             raise RefusedError(
                 self.peer,
                 f"{self.address} is region {welcome.region}, not region {self.peer}; "
                 "correct the peer's address",
+            )
+        if welcome.protocol != PROTOCOL_VERSION:
+            raise RefusedError(
+                self.peer,
+                f"region {self.peer} speaks link protocol {welcome.protocol}, not "
+                f"{PROTOCOL_VERSION}; run the same version everywhere",
             )
         self.stats.peer_vv = welcome.vv
         self._own.replication_lag.note_lost(self.peer, welcome.own_n)
@@ -528,14 +579,29 @@ class Pull:
         refusal = self._own.membership.hear(self.peer, welcome.run_id, welcome.membership)
         if refusal is not None:
             raise RefusedError(self.peer, refusal)
+        numbering = self._own.numbering
+        refusal = numbering.hear(
+            self.peer,
+            welcome.run_id,
+            welcome.vv,
+            welcome.incarnations,
+            recovers=welcome.standing.regains,
+        )
+        if refusal is None:
+            refusal = self._own.compared.hear(self.peer, welcome.histories)
+        if refusal is not None:
+            raise RefusedError(self.peer, refusal)
         opening = self._own.opening
         self._own.lags.note(self.peer, welcome.vv, to_ms(at))
         opening.readiness.note_welcome(self.peer)
         answer = Answer(welcome.own_n, welcome.vv)
-        if self._asked:
+        if not numbering.is_newest(self.peer):
+            opening.note_earlier_folder(self.peer)
+        elif call.asks:
             opening.note_answer(self.peer, answer)
         else:
             opening.note_standing(self.peer, answer)
+        call.words = Words(numbering, welcome.incarnations)
         self._begins = welcome.begins
         self.unserved = cut_off(self.origins, self._own.replica.vv, welcome.begins)
         self._left_out = self.unserved
@@ -550,9 +616,9 @@ class Pull:
         opening.catching_up.note_answer(self.peer, welcome.run_id, welcome.vv)
         self._look_at_own_effects()
         opening.note_time(now)
-        self._peer_run = welcome.run_id
+        call.peer_run = welcome.run_id
         opening.peer_runs.note_start(
-            self.peer, self._peer_run, recovering=welcome.standing.recovering
+            self.peer, call.peer_run, recovering=welcome.standing.recovering
         )
         if is_cut_off:
             self._end_call()
@@ -563,31 +629,34 @@ class Pull:
         if refusal is not None:
             raise RefusedError(self.peer, refusal)
 
-    def _take_progress(self, progress: Progress, now: Millis, at: float) -> None:
+    def _take_progress(self, call: _Call, progress: Progress, now: Millis, at: float) -> None:
         own = self._own
         self._note_database(progress.standing)
+        refusal = own.compared.hear_news(self.peer, progress.histories)
+        if refusal is not None:
+            raise RefusedError(self.peer, refusal)
         durable_vv = progress.durable_vv
         is_believed = own.claims.check_heartbeat(self.peer, durable_vv, issued=own.replica.issued)
-        self._stamps.note(progress, at)
-        self._acks.is_awaited = progress.acks_awaited
+        call.stamps.note(progress, at)
+        call.acks.is_awaited = progress.acks_awaited
         next_ms = min(progress.next_ms, NEXT_MS_MAX)
-        self._silence_seconds = silence_seconds(own.limits, next_ms)
-        self._peer_announces = bool(next_ms)
+        call.silence_seconds = silence_seconds(own.limits, next_ms)
         self.stats.heard_ms = now
         self._note_skew(progress.now - now)
         self.stats.peer_vv = durable_vv
-        if is_believed:
+        vv = call.words.counting(self.peer, durable_vv) if is_believed else None
+        if vv is not None:
             at_ms, echo_ms = to_ms(at), progress.echo_ms
-            own.lags.note(self.peer, durable_vv, at_ms, echo_ms, next_ms=next_ms)
-            own.learn(self.peer, durable_vv, by=self.peer, regains=progress.standing.regains)
-            own.membership.cuts.hear(self.peer, self._peer_run, progress.epoch, durable_vv)
+            own.lags.note(self.peer, vv, at_ms, echo_ms, next_ms=next_ms)
+            own.stability.learn(self.peer, vv, by=self.peer, regains=progress.standing.regains)
+            own.membership.cuts.hear(self.peer, call.peer_run, progress.epoch, vv)
             own.membership.look_at_cuts()
-            own.replication_lag.note_durable(self.peer, own.claims.own_n(durable_vv))
+            own.replication_lag.note_durable(self.peer, own.claims.own_n(vv))
         own.retention.note_staging(self.peer, progress.staging_vv)
-        own.learn_others(progress.others, by=self.peer)
+        own.learn_others(progress.others, call.words, by=self.peer)
         self._look_at_own_effects()
         own.opening.peer_runs.note(
-            self.peer, self._peer_run, recovering=progress.standing.recovering
+            self.peer, call.peer_run, recovering=progress.standing.recovering
         )
         self._hand_out_publications()
         if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
@@ -601,15 +670,15 @@ class Pull:
         self.stats.clock_skew_ms = skew_ms
 
     def _look_at_own_effects(self) -> None:
-        """Stop issuing, or go on, by what the peers have of this region's effects."""
+        """Stop issuing, or go on, by the number of this region's effects that the peers have."""
         own = self._own
         readiness = own.opening.readiness
         readiness.note_known(self.peer, self.stats.peer_vv.get(own.identity.region, 0))
         own.routes.note_own_lost(readiness.are_lost(own.replica.issued))
         own.opening.look()
 
-    def _take_batches(self, batches: Sequence[tuple[EffectBatch, bytes]]) -> None:
-        if self._must_reopen:
+    def _take_batches(self, call: _Call, batches: Sequence[tuple[EffectBatch, bytes]]) -> None:
+        if call.must_reopen:
             return
         stats = self.stats
         applied = self._own.replica.vv
@@ -619,28 +688,34 @@ class Pull:
                     self.peer,
                     f"batch {batch.origin}:{batch.first_n}: origin: not asked for on this link",
                 )
+            known_n = applied.get(batch.origin, 0)
+            if batch.first_n <= known_n < batch.last_n:
+                # A batch is applied as a whole, and has the same effects everywhere.
+                apart = Difference(batch.origin, 0, batch.last_n)
+                raise RefusedError(self.peer, self._own.compared.note_apart(self.peer, apart))
             stats.batches += 1
             stats.effects += batch.count
             stats.bytes_uncompressed += len(encoded)
-            if batch.last_n <= applied.get(batch.origin, 0):
+            if batch.last_n <= known_n:
                 stats.bytes_again += len(encoded)
             self.inbox.offer(batch, encoded)
-            self._untaken_bytes += len(encoded)
-        self._own.arrived()
+            call.untaken_bytes += len(encoded)
+        self._own.tick.may_apply = True
         if self._has_room:
-            self._take_bytes()
+            self._take_bytes(call)
 
-    def _take_bytes(self) -> None:
-        """The inbox has room: the peer's window moves, and the next message may be read."""
-        self._acks.take(self._untaken_bytes)
-        self._untaken_bytes = 0
-        # It was not the peer who was silent meanwhile.
-        self._heard_at = None
-        # Who reads may be waiting for room.
+    def _take_bytes(self, call: _Call) -> None:
+        """Move the peer's window, and read on, as the inbox has room."""
+        assert self._has_room, "the peer would send more than the inbox may take"
+        call.acks.take(call.untaken_bytes)
+        call.untaken_bytes = 0
+        # Until now the peer was not the one that was silent.
+        call.heard_at = None
+        # The reader may be waiting for room.
         self._own.tick.wake_link(self)
 
-    def _take_publications(self, message: Publications) -> None:
-        if self._must_reopen:
+    def _take_publications(self, call: _Call, message: Publications) -> None:
+        if call.must_reopen:
             return
         for told in message.listeners:
             self._listeners.note(told)
@@ -650,10 +725,10 @@ class Pull:
         self._hand_out_publications()
 
     def _hand_out_publications(self) -> None:
-        """Tell those who listen here what does not wait for effects of the peer any more."""
+        """Hand out the publications that do not wait for effects of the peer any more."""
         applied_n = self._own.replica.vv.get(self.peer, 0)
         for publication in self._publications.take(applied_n):
-            self._own.channels.hand_out(
+            self._own.database.channels.hand_out(
                 publication.channel, publication.payload, sharded=publication.sharded
             )
             self.stats.publications += 1

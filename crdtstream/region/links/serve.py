@@ -1,22 +1,21 @@
 """The other end of a link: serving a peer that pulls, as a state machine without any IO.
 
-What it sends lies beyond the puller's version vector, from the log, then live.  It stands at a
-record of the log and moves on; nothing is kept for it in memory but the message under way.  A slow
-puller therefore costs disk, not memory: beyond a window of bytes that it has not taken yet, the
+It sends what lies beyond the puller's version vector, from the log, then live.  It stands at a
+record of the log and moves on; nothing is kept for it in memory except the message under way.  So a
+slow puller costs disk, not memory: beyond a window of bytes that the puller has not taken yet, the
 link rests.
 
 A loop asks ``next`` and does what it says:
 
-    next ──> Seek    find where to begin in the log, tell ``begin_at``
+    next ──> Seek    find where to begin in the log, then call ``begin_at``
              Send    write this message
-             Read    read records of the log, tell ``take``
+             Read    read records of the log, then call ``take``
              Sleep   ask again when woken, or at this time
-             End     the link is over, and why, if the puller is to hear that
+             End     the link has ended, and why, if the puller is to hear that
 
 A heartbeat is due every ``heartbeat_interval_ms`` while something happens.  When it has nothing new
-to tell, and the puller durably has all that there is, the link is *quiet*: the next one may come
-later, and says so beforehand.  Whatever there is to tell ends the quiet at once.  A puller of an
-earlier version, which does not look at what is said there, hears no link be quiet.
+to report, and the puller durably has all effects, the link is *quiet*: the next heartbeat may come
+later, and the last one says so.  Any news ends the quiet at once.
 
 Publications, which are in no log, have a bounded outbox of their own in each link
 (``publications.py``), and take turns with the batches.
@@ -28,12 +27,13 @@ from typing import Final, TypeAlias
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
 from crdtstream.core.effects import Record
+from crdtstream.core.histories import Point
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Seconds, Size
 from crdtstream.database.listening import Kind
+from crdtstream.region.beginning import cut_off, needs_bootstrap
 from crdtstream.region.freshness import to_ms
 from crdtstream.region.links.acks import quiet_heartbeat_seconds, silence_seconds
-from crdtstream.region.links.beginning import cut_off, needs_bootstrap
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.listeners import Telling
@@ -49,16 +49,20 @@ from crdtstream.region.links.messages import (
 from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.publications import Outbox, Publication
 from crdtstream.region.links.stats import ServeStats
+from crdtstream.region.links.words import Words
+from crdtstream.region.peer_runs import PeerRun
 
 # Sent and not yet taken, uncompressed.
 WINDOW_BYTES: Final = Size(8 << 20, least=1)
-# Between two messages of a live link: under load they gather more, an idle link waits for nothing.
+# Between two messages of a live link: under load they gather more, an idle link does not wait.
 SEND_SECONDS_MIN: Final = Seconds(0.002, least=0)
-# The same once that gathers more effects than this: a message costs both ends about what a hundred
-# effects do, and at such a rate few readers notice some milliseconds.
+# The same once more effects than LOADED_EFFECTS are gathered: a message costs both ends about as
+# much as a hundred effects, and at such a rate few readers notice some milliseconds.
 SEND_SECONDS_LOADED: Final = Seconds(0.008, least=0)
 LOADED_EFFECTS: Final = Size(100, least=0)
-# While the log is being cut where the link stands.
+# Pause before the Welcome, until the folder has what the Open said.
+KEPT_SECONDS: Final = Seconds(0.02, least=0)
+# Pause while the log is being cut where the link stands.
 CUT_SECONDS: Final = Seconds(0.02, least=0)
 
 
@@ -87,14 +91,14 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Nothing to do until the link is woken, or until this time."""
+    """Do nothing until the link is woken, or until this time."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The link is over; with a reason: the log cannot bring what the puller lacks."""
+    """The link has ended; with a reason: the log cannot bring what the puller lacks."""
 
     reason: str = ""
 
@@ -103,17 +107,19 @@ ServeAction: TypeAlias = Seek | Send | Read | Sleep | End
 
 
 class Serve:
-    """What one puller is sent.
+    """Link by which one puller is served.
 
-    Times named ``at`` are in seconds, by a clock that only goes forward.
+    Times named ``at`` are in seconds of a monotonic clock.
 
     Attributes:
-        region, run_id: who pulls, and which start of its node this is.
-        origins: whose effects it wants.
+        region, run_id: the puller, and the start of its node.
+        origins: the regions whose effects it wants.
         sent_vv: what it has or was sent, per origin asked for.
         outbox: publications that it is to be sent.
-        told_awaited: it knows, or hears next, that somebody waits to hear what it has.
-        is_over: the puller came again, ended, or the node stops.
+        told_awaited: the puller knows, or hears next, that a client here waits to hear what it has.
+        is_welcome: the puller was answered.
+        is_quiet: the last heartbeat said that the next one comes late, as nothing happens.
+        is_over: the puller opened another link, or ended this one, or the node stops.
     """
 
     def __init__(
@@ -126,12 +132,13 @@ class Serve:
         stats: ServeStats,
         *,
         at: float,
+        incarnations: bytes = b"",
     ) -> None:
         self.region = region
         self.run_id = run_id
         self.origins = origins
         self.sent_vv: MutableVersionVector = {o: n for o, n in vv.items() if o in origins}
-        # Of this region's effects: what the puller came with, and was sent (``claims.py``).
+        # Own effects that the puller came with, or was sent (``claims.py``).
         self._own_n = own.claims.own_n(vv)
         own.claims.note_sent(self._own_n)
         self.told_awaited = False
@@ -139,31 +146,33 @@ class Serve:
         self.is_over = False
         self._own = own
         self._seq: int | None = None
-        # Why the log is of no use to the puller.
+        # Reason why the log is of no use to the puller.
         self._cut_off = ""
         self._durable_vv: VersionVector = {}
-        self._is_welcome = False
+        self.is_welcome = False
         self._heartbeat_at = at
-        # What the last heartbeat told, and when; nothing new comes of it while the link is quiet.
+        # Content and time of the last heartbeat; nothing new comes of it while the link is quiet.
         self._told_at = at
         self._told_vv: VersionVector | None = None
         self._told_standing: Standing | None = None
         self._told_staging: VersionVector | None = None
-        self._is_quiet = False
+        self._told_points: dict[RegionId, Point] = {}
+        self.is_quiet = False
         self._send_at = at
         self._has_sent = False
-        # Of the message that was sent last.
+        # Size of the message that was sent last.
         self._message_effects = self._message_bytes = 0
         self._batches: list[bytes] = []
         self._sent_bytes = 0
         self._taken_bytes = 0
         self._heard_at = at
-        # What the puller said last of when it speaks next; 0: it does not say.
+        # The time to its next message that the puller announced last; 0: it announced none.
         self._next_ms = 0
         self._stamps = Stamps()
         self._gossip = Gossip(region, own.knowledge)
+        self._words = Words(own.numbering, incarnations)
         self.outbox = Outbox()
-        self._listeners = Telling(own.channels)
+        self._listeners = Telling(own.database.channels)
 
     # --- From the region ----------------------------------------------------------------------
 
@@ -171,56 +180,59 @@ class Serve:
         self._own.tick.wake_link(self)
 
     def tell_standing(self) -> None:
-        """The puller should hear at once how this region stands."""
+        """Tell the puller at once how this region stands."""
         self._heartbeat_at = 0.0
         self.wake()
 
     def look_for_news(self) -> None:
-        """A tick ends: a link that is quiet has perhaps something to tell again."""
-        if self._is_quiet and self._has_something_to_tell:
-            self._is_quiet = False
+        """Look at the end of a tick if this link, which is quiet, has something to report again."""
+        if self._has_something_to_tell:
+            self.is_quiet = False
             due_at = self._told_at + self._own.limits.heartbeat_interval_ms / 1000
             self._heartbeat_at = min(self._heartbeat_at, due_at)
             self.wake()
 
     @property
     def _has_something_to_tell(self) -> bool:
-        """Whether a heartbeat now would say anything but the time that the last one did not."""
+        """True if a heartbeat now would report anything new besides the time."""
         own = self._own
         durable_vv = own.outstanding.durable_vv
         return (
-            # Mostly the very same: to compare them costs the more the more regions there are.
+            # Usually the very same object: a comparison costs the more the more regions exist.
             (durable_vv is not self._told_vv and durable_vv != self._told_vv)
-            or own.is_awaited() is not self.told_awaited
+            or own.database.awaits_news is not self.told_awaited
             or own.standing() != self._told_standing
             or own.bootstrap.announced_vv != self._told_staging
             or self._gossip.has_news
         )
 
     def publish(self, publication: Publication) -> bool:
-        """Send a publication; returns whether there was room."""
+        """Send a publication; return True if it had room."""
         if self.is_over or not self.outbox.offer(publication):
             return False
         self.wake()
         return True
 
     def note_listeners(self, kind: Kind, name: bytes) -> None:
-        """The number of those who listen to a name here has changed."""
+        """Note that the number of listeners to a name here has changed."""
         self._listeners.note(kind, name)
         self.wake()
 
     @property
     def has_news(self) -> bool:
-        """Whether the log has effects for the puller that it was not sent.
+        """True if the log has effects for the puller that it was not sent.
 
-        Most of what a region logs came from others, and is for none of its pullers: each has it
+        Most of what a region logs came from others, and none of its pullers needs it: each has it
         from its origin.  Such records are passed over unread, and wake no link.
         """
         logged, sent = self._own.outstanding.logged_vv, self.sent_vv
-        return any(logged.get(origin, 0) > sent.get(origin, 0) for origin in self.origins)
+        for origin in self.origins:  # noqa: SIM110 - each commit asks, for each link
+            if logged.get(origin, 0) > sent.get(origin, 0):
+                return True
+        return False
 
     def end(self) -> None:
-        """The link is over; what its outbox holds is lost."""
+        """End the link; what its outbox holds is lost."""
         if self.is_over:
             return
         self.is_over = True
@@ -230,15 +242,17 @@ class Serve:
     # --- The loop's side ----------------------------------------------------------------------
 
     def next(self, now: Millis, at: float) -> ServeAction:
-        """What is to be done now."""
+        """The next thing to do."""
         if self.is_over:
             return End()
         if self._seq is None and not self._cut_off:
             self._leave_out(self._own.retention.begins)
         if self._seq is None and not self._cut_off:
             return Seek(self.sent_vv, self.origins)
-        if not self._is_welcome:
-            self._is_welcome = True
+        if not self.is_welcome:
+            if not self._own.numbering.is_kept:
+                return Sleep(at + KEPT_SECONDS.value)
+            self.is_welcome = True
             return Send(self._welcome())
         if self._is_behind_cut() and not self._skip_cut():
             return Sleep(at + CUT_SECONDS.value)
@@ -254,6 +268,7 @@ class Serve:
             return Send(self._heartbeat(now, at))
         if self._batches:
             batches, self._batches = self._batches, []
+            assert self.is_welcome, "the first message is the answer"
             return Send(Batches(batches))
         if self._has_sent:
             return self._rest(at)
@@ -269,25 +284,27 @@ class Serve:
         return self._rest(at)
 
     def _is_behind_cut(self) -> bool:
-        """Whether the log was cut where the link stands, or is being cut there."""
+        """True if the log was cut where the link stands, or is being cut there."""
         return self._seq is not None and self._own.retention.is_gone(self._seq)
 
     def _skip_cut(self) -> bool:
-        """Go on at the log's beginning, behind which the puller lacks nothing.
+        """Continue at the log's beginning, behind which the puller lacks nothing.
 
         Returns:
-            Whether that could be done; False: the log is being cut just now.
+            True if that could be done; False: the log is being cut just now.
         """
         retention = self._own.retention
         if retention.is_gone(retention.first_seq):
             return False
         join(self.sent_vv, {o: n for o, n in self._durable_vv.items() if o in self.origins})
         self._leave_out(retention.begins)
+        assert self._seq is not None
+        assert self._seq <= retention.first_seq, "the log was cut in front of it only"
         self._seq = retention.first_seq
         return True
 
     def _leave_out(self, begins: VersionVector) -> None:
-        """Send nothing of origins of which the log begins behind what the puller has."""
+        """Send nothing of origins whose part of the log begins behind what the puller has."""
         unserved = cut_off(self.origins, self.sent_vv, begins)
         if needs_bootstrap(self._own.identity.region, self.origins, unserved):
             self._cut_off = (
@@ -298,7 +315,8 @@ class Serve:
         self.origins -= unserved
 
     def _rest(self, at: float) -> ServeAction:
-        """After the batches: what clients published, who listens, and then a little time."""
+        """Send what is due after the batches: publications, numbers of listeners; then rest a
+        little."""
         region = self._own.identity.region
         publications = self.outbox.take(self.sent_vv.get(region, 0))
         listeners = self._listeners.take()
@@ -315,9 +333,9 @@ class Serve:
         )
 
     def _pause_seconds(self) -> float:
-        """How long the link rests after a message."""
+        """Time for which the link rests after a message."""
         if 2 * self._message_bytes >= self._own.limits.link_message_bytes_target:
-            # It catches up: a message takes what fits, and there is more.
+            # It catches up: a message takes what fits, and more is to be sent.
             return 0.0
         if self._message_effects >= LOADED_EFFECTS.value and not self.told_awaited:
             return SEND_SECONDS_LOADED.value
@@ -333,23 +351,29 @@ class Serve:
         return outstanding.logged_seq
 
     def begin_at(self, seq: int) -> None:
-        """Where the log has what the puller lacks."""
+        """Begin at the first record with effects that the puller lacks."""
+        assert seq > 0
+        assert self._seq is None, "a link goes on where it stands"
         self._seq = seq
 
     def take(self, records: Sequence[Record]) -> None:
-        """The records that were to be read: what the puller wants and has not got, goes next."""
+        """Take the records that were to be read; effects that the puller wants and lacks are sent
+        next."""
         assert self._seq is not None
-        # More than asked for may have been read, and less may be sent by now than was logged.
+        # More may have been read than was asked for, and less may be sent by now than was logged.
         records = records[: max(0, self._last_seq - self._seq + 1)]
         if not records:
             return
         self._seq += len(records)
+        # I3: what leaves is in the log.
+        assert self._seq - 1 <= self._own.outstanding.logged_seq
         self._has_sent = True
         self._message_effects = self._message_bytes = 0
         for record in records:
             if record.batch is None or record.origin not in self.origins:
                 continue
             if record.last_n > self.sent_vv.get(record.origin, 0):
+                assert record.last_n <= self._own.outstanding.logged_vv.get(record.origin, 0)
                 self.sent_vv[record.origin] = record.last_n
                 if record.origin == self._own.identity.region:
                     self._own_n = max(self._own_n, record.last_n)
@@ -364,12 +388,12 @@ class Serve:
         self._sent_bytes += self._message_bytes
 
     def receive(self, ack: Progress, at: float) -> None:
-        """The puller acknowledged.  What comes after the link's end counts for nothing.
+        """Take in an acknowledgement.  After the link's end it counts for nothing.
 
         Raises:
-            PeerError: it belongs to another database, or says to have effects of this region that
-                it cannot have (``claims.py``).  Nothing was learned from the message, and the link
-                is over.
+            PeerError: it belongs to another database, or claims effects of this region that the
+                puller cannot have (``claims.py``).  Nothing was learned from the message, and the
+                link has ended.
         """
         if self.is_over:
             return
@@ -391,13 +415,15 @@ class Serve:
         self._stamps.note(ack, at)
         if is_believed:
             self._durable_vv = ack.durable_vv
-            own.lags.note(self.region, ack.durable_vv, to_ms(at), ack.echo_ms)
-            own.learn(self.region, ack.durable_vv, by=self.region, regains=ack.standing.regains)
-            own.membership.cuts.hear(self.region, self.run_id, ack.epoch, ack.durable_vv)
+        vv = self._words.counting(self.region, ack.durable_vv) if is_believed else None
+        if vv is not None:
+            own.lags.note(self.region, vv, to_ms(at), ack.echo_ms)
+            own.stability.learn(self.region, vv, by=self.region, regains=ack.standing.regains)
+            own.membership.cuts.hear(self.region, self.run_id, ack.epoch, vv)
             own.membership.look_at_cuts()
-            own.replication_lag.note_durable(self.region, own.claims.own_n(ack.durable_vv))
+            own.replication_lag.note_durable(self.region, own.claims.own_n(vv))
         own.retention.note_staging(self.region, ack.staging_vv)
-        own.learn_others(ack.others, by=self.region)
+        own.learn_others(ack.others, self._words, by=self.region)
         own.opening.look()
         own.opening.peer_runs.note(self.region, self.run_id, recovering=ack.standing.recovering)
 
@@ -412,32 +438,34 @@ class Serve:
     def _welcome(self) -> Welcome:
         own = self._own
         begins = own.retention.begins
+        recovers = own.opening.peer_runs.is_held(self.region)
         self._leave_out(begins)
         return Welcome(
             region=own.identity.region,
             run_id=own.identity.run_id,
             vv=dict(own.outstanding.logged_vv),
             standing=own.standing(),
-            # What is applied and not in the log yet will be there: it counts.
+            # Effects that are applied and not in the log yet will be there: they count.
             own_n=own.replica.vv.get(self.region, 0),
             begins=begins,
             membership=own.membership.said(
-                to_recovering=self.region if own.opening.peer_runs.is_held(self.region) else None
+                to_recovering=PeerRun(self.region, self.run_id) if recovers else None
             ),
+            incarnations=own.numbering.said(),
+            histories=own.compared.said(),
         )
 
     def _heartbeat(self, now: Millis, at: float) -> Progress:
         own = self._own
-        durable_vv, is_awaited = own.outstanding.durable_vv, own.is_awaited()
-        # Who waits, or bounds what lags, wants to hear soon that a peer is gone.
-        self._is_quiet = (
-            bool(self._next_ms)
-            and not is_awaited
+        durable_vv, is_awaited = own.outstanding.durable_vv, own.database.awaits_news
+        # Clients that wait, and bounds on what lags, need to know soon that a peer is gone.
+        self.is_quiet = (
+            not is_awaited
             and not self._has_something_to_tell
             and covers(self._durable_vv, durable_vv)
         )
         seconds = own.limits.heartbeat_interval_ms / 1000
-        if self._is_quiet:
+        if self.is_quiet:
             seconds = quiet_heartbeat_seconds(own.limits)
         self._told_at, self._heartbeat_at = at, at + seconds
         self._told_vv, self._told_standing = durable_vv, own.standing()
@@ -454,4 +482,5 @@ class Serve:
             next_ms=round(seconds * 1000),
             staging_vv=self._told_staging,
             epoch=own.membership.cuts.epoch_of_words,
+            histories=own.compared.news(self._told_points),
         )

@@ -1,4 +1,4 @@
-"""What a link has carried, and how late."""
+"""Statistics of a link: what it has carried, and how late."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class Lag:
 
 @dataclass(slots=True)
 class PullStats:
-    """What came from a peer.
+    """Counts of what came from a peer.
 
     Attributes:
         bytes_again: of ``bytes_uncompressed``, batches that had been applied here already.
@@ -66,7 +66,7 @@ class PullStats:
 
 @dataclass(slots=True)
 class ServeStats:
-    """What a peer pulled from here.
+    """Counts of what a peer pulled from here.
 
     Attributes:
         publications: sent.

@@ -1,1 +1,1 @@
-"""Clients of the server: their connections, and what is done about all of them."""
+"""Clients of the server: their connections, and what concerns all of them."""

@@ -2,21 +2,22 @@
 
     data_received ── parse ── Client.run ··> parcel, when what it tells is in the log ──> written
 
-What has arrived is run at once, in the same turn of the event loop, and its replies leave
-together.  No task, no await and no write per command.  A client with much to run takes turns with
-the others.
+Requests run as soon as they have arrived, in the same turn of the event loop, and their replies
+leave together.  There is no task, no await and no write per command.  A client with many requests
+takes turns with the others.
 
-A connection *holds* - keeps requests instead of running them - while one of its commands is
-blocked or postponed by CLIENT PAUSE, while the client does not fetch its replies, while the disk
-is behind, and between its turns.  When it holds much, it stops reading, so that TCP slows the
-client down.
+A connection *holds*, that is, keeps requests instead of running them: while one of its commands is
+blocked or postponed by CLIENT PAUSE, while the client does not read its replies, while the disk is
+behind, and between its turns.  When it holds much, it stops reading, so that TCP slows the client
+down.
 
-Always so: requests are run in order; a held connection runs nothing.  That replies leave in the
-order of the requests, and messages of channels between them, is ``region/clients.py``'s.
+Always so: requests are run in order; a held connection runs nothing.  ``region/clients.py`` makes
+sure that replies leave in the order of the requests, with messages of channels between them.
 """
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -31,10 +32,10 @@ from crdtstream.region.clients import Stop
 from crdtstream.region.ready import Parcel
 from crdtstream.region.region import Region
 from crdtstream.resp.clients.limits import ConnectionLimits
-from crdtstream.resp.clients.pubsub import UnreadBound
+from crdtstream.resp.clients.output_limits import UnreadBound
 from crdtstream.resp.wire.encode import encode_error
 from crdtstream.resp.wire.id_runs import Request
-from crdtstream.resp.wire.parser import RequestError, RequestParser
+from crdtstream.resp.wire.parser import RequestError, RequestParser, RequestTooBigError
 
 logger = structlog.get_logger(__name__)
 
@@ -42,17 +43,29 @@ logger = structlog.get_logger(__name__)
 # more is read.
 HELD_BYTES_MAX: Final = Size(1 << 20, least=1)
 # Requests held behind a blocked command.  It may wait without end, and reading is the only way to
-# learn that the client has gone; so reading goes on, and who sends more than this is cut off.
+# learn that the client has gone; so reading goes on, and one that sends more is cut off.
 HELD_BLOCKED_BYTES_MAX: Final = Size(16 << 20, least=1, scope=Scope.CLIENTS)
 # Larger replies are handed to the transport in pieces, while it takes them.
 PIECE_BYTES: Final = Size(1 << 18, least=1)
 # A client that reads as fast as it is written to takes turns with the others.
 WRITTEN_AT_ONCE_MAX: Final = Size(1 << 20, least=1)
-# After an error that ends the connection the client gets so long to read it: closing at once with
+# Before its login a client gets this many bytes of replies at once, and is cut off when it leaves
+# more unread (Redis: 1 KiB behind a buffer of 16 KiB).
+UNTRUSTED_REPLY_BYTES_MAX: Final = 16 << 10
+UNTRUSTED_UNREAD_BYTES_MAX: Final = UNTRUSTED_REPLY_BYTES_MAX + (1 << 10)
+# After an error that ends the connection the client has this time to read it: closing at once with
 # its bytes unread would make TCP throw the error away.
 LINGER_SECONDS: Final = Seconds(1.0, least=0.01, scope=Scope.CLIENTS)
-# What Linux takes.
+# Pause after the time of the soft bound, until the client is judged by it.
+SOFT_SPARE_SECONDS: Final = Seconds(0.1, least=0.01)
+# Bytes of each connection by itself, and of each of its watches and subscriptions, roughly.
+CONNECTION_BYTES: Final = 8 << 10
+NAME_BYTES: Final = 128
+# The greatest value that Linux takes.
 KEEPALIVE_SECONDS_MAX: Final = 32_767
+
+# The common name of the client's certificate, among what a transport knows (``get_extra_info``).
+CERTIFICATE_NAME: Final = "certificate_name"
 
 OUTCOME_UNKNOWN: Final = (
     "MISCONF the disk refused while this command was being made durable: its outcome is unknown. "
@@ -61,40 +74,62 @@ OUTCOME_UNKNOWN: Final = (
 
 
 class TrafficCounts(Protocol):
-    """What a connection counts beside its own.
+    """Counters of all clients that a connection updates beside its own.
 
     Attributes:
-        rates_due_ms: when ``sample`` is to be called next, by who has something to run.
+        rates_due_ms: when ``sample`` is to be called next, by a connection that runs something.
         cut_off_unread: how many clients were cut off as they left too much unread.
+        cut_off_asking: how many as they sent more than a connection may before it is run.
     """
 
     rates_due_ms: int
     cut_off_unread: int
+    cut_off_asking: int
 
     def sample(self, now: Millis) -> None:
         """Remember how much was done until now."""
 
 
+class MemoryWatch(Protocol):
+    """The bound on the memory of all clients, as a connection sees it.
+
+    Attributes:
+        weighs: clients have to be weighed.
+    """
+
+    weighs: bool
+
+    def weigh(self, connection: "Connection") -> None:
+        """Note what a client has now; it or others may be ended for it."""
+
+
 class Acceptor(Protocol):
-    """What a connection asks of the server that accepted it.
+    """The server that accepted a connection, as the connection sees it.
 
     Attributes:
         limits: of each connection; may be replaced at any time.
-        tcp_keepalive_s: after how long a silent peer is asked whether it is there; 0: never.
+        tcp_keepalive_s: seconds of silence after which the peer is probed; 0: never.
     """
 
     limits: ConnectionLimits
     tcp_keepalive_s: int
 
     @property
+    def memory(self) -> MemoryWatch:
+        """The bound on the memory of all clients."""
+
+    @property
     def traffic(self) -> TrafficCounts:
-        """What all clients have done."""
+        """Counters of all clients."""
 
     def stop_on_bug(self, error: Exception) -> None:
         """A command broke half-way: a bug of ours, and the node must stop."""
 
     def admit(self, connection: "Connection") -> str | None:
         """Take a client in; or why not, as error text."""
+
+    def note_cut_off(self, connection: "Connection", why: str) -> None:
+        """A client that has not logged in is cut off; the log need not have each."""
 
     def remove(self, connection: "Connection") -> None:
         """A client is gone."""
@@ -108,11 +143,11 @@ class Connection(asyncio.Protocol):
         address, local_address: host:port of both ends.
         connected_ms, active_ms: when it came, and when it last sent something.
         bytes_in, bytes_out: how much it sent and got.
-        no_evict, no_touch: what CLIENT NO-EVICT and NO-TOUCH said; nothing is ever evicted.
+        no_evict, no_touch: as set by CLIENT NO-EVICT and NO-TOUCH.
     """
 
     def __init__(self, acceptor: Acceptor, region: Region, now: Callable[[], Millis]) -> None:
-        self.client = region.connect(self)
+        self.client = region.clients.connect(self)
         self.address = ""
         self.local_address = ""
         self.connected_ms = self.active_ms = now()
@@ -127,6 +162,8 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, None)
         # Requests that wait, and a RequestError at the end if that came after them.
         self._held: deque[Request | RequestError] = deque()
+        # Of a client that has not logged in: what is left of its last input.
+        self._unparsed: Iterator[Request] | None = None
         self._held_bytes = 0
         self._turn_is_over = False
         self._broken = False
@@ -136,6 +173,8 @@ class Connection(asyncio.Protocol):
         self._unwritten: deque[bytes | memoryview] = deque()
         self._unwritten_bytes = 0
         self._unread_bound = UnreadBound()
+        # Looks once more when the time of the soft bound has passed.
+        self._unread_timer: asyncio.TimerHandle | None = None
         self._linger = False
         # Its end was sent, and what it sends is still read for a while.
         self._is_lingering = False
@@ -147,7 +186,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def commands(self) -> int:
-        """How many commands the client asked for."""
+        """Number of commands that the client has sent."""
         return self.client.commands
 
     @property
@@ -162,14 +201,44 @@ class Connection(asyncio.Protocol):
         return -1 if own is None else int(own.fileno())
 
     @property
+    def certificate_name(self) -> str | None:
+        """The user that the client's certificate names; None: that does not count."""
+        name: str | None = self._transport.get_extra_info(CERTIFICATE_NAME)
+        return name
+
+    @property
+    def tls(self) -> ssl.SSLSocket | None:
+        """The connection as OpenSSL has it; None without TLS."""
+        own = self._transport.get_extra_info("socket")
+        return own if isinstance(own, ssl.SSLSocket) else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it is run any more."""
+        return self.client.has_ended
+
+    @property
     def held_bytes(self) -> int:
-        """Requests received and not run yet."""
-        return self._held_bytes
+        """Requests received and not run yet, also a part of one."""
+        return self._held_bytes + self._parser.pending_bytes
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that it takes, about."""
+        session = self.session
+        names = session.subscriptions + len(session.watched)
+        own = self.held_bytes + self.unsent_bytes + session.queue_bytes
+        return CONNECTION_BYTES + NAME_BYTES * names + own
 
     @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not got yet."""
         return self.client.owed_bytes + self._written_bytes
+
+    @property
+    def is_trusted(self) -> bool:
+        """It has logged in, or need not."""
+        return self.client.session.authenticated or not self._region.database.users.ask
 
     @property
     def _written_bytes(self) -> int:
@@ -192,9 +261,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
         self._unwritten.clear()
         self._unwritten_bytes = 0
-        self._region.disconnect(self.client)
+        self._region.clients.disconnect(self.client)
         self._acceptor.remove(self)
 
     def data_received(self, data: bytes) -> None:
@@ -207,23 +278,41 @@ class Connection(asyncio.Protocol):
         if client.has_ended or self._broken:
             return
         self.active_ms = now
-        trusted = self._parser.trusted = client.session.authenticated
+        if self._parser.limits is not self._acceptor.limits.request:
+            self._parser.set_limits(self._acceptor.limits.request)
+        trusted = self._parser.trusted = self.is_trusted
         requests: Iterator[Request] = iter(self._parser.parse(data))
         if not trusted:
             requests = self._trusting(requests)
-        if self._held or self._must_hold():
+        if self._held or self._unparsed is not None or self._must_hold():
             self._hold(requests)
         else:
             self._run(requests, now)
-        if self._held:
+        if self._held or self._unparsed is not None:
             self._held_bytes += len(data)
             self._steer_reading()
+        if self._parser.has_begun or client.session.queue is not None:
+            self._check_asking()
+        if self._acceptor.memory.weighs:
+            self._acceptor.memory.weigh(self)
+
+    def _check_asking(self) -> None:
+        """Cut the client off if a request or a transaction of it has no end."""
+        pending = self._parser.pending_bytes
+        self._parser.has_begun = pending > 0
+        size = pending + self.session.queue_bytes
+        if size > self._acceptor.limits.request.request_bytes_max and not self.has_ended:
+            self._cut_off_asking()
+
+    def _cut_off_asking(self) -> None:
+        self._acceptor.traffic.cut_off_asking += 1
+        self._cut_off("it sends more than client-query-buffer-limit without an end")
 
     def _trusting(self, requests: Iterator[Request]) -> Iterator[Request]:
         """Have the parser's bounds follow an AUTH before it reads on."""
         for argv in requests:
             yield argv
-            self._parser.trusted = self.client.session.authenticated
+            self._parser.trusted = self.is_trusted
 
     def eof_received(self) -> bool:
         """The client sends no more: it gets what it is still owed, and the connection closes.
@@ -248,9 +337,15 @@ class Connection(asyncio.Protocol):
     def _run(self, requests: Iterator[Request], now: Millis) -> None:
         """Run requests until they end or the connection has to hold the rest."""
         client = self.client
-        requests = client.taking_runs(requests, now)
+        bytes_max = self._acceptor.limits.output_pause_bytes
+        if client.session.authenticated:
+            # Before a login there are no runs; and what is held again and again must not be wrapped
+            # each time.
+            requests = client.taking_runs(requests, now)
+        else:
+            bytes_max = min(bytes_max, UNTRUSTED_REPLY_BYTES_MAX)
         try:
-            stop = client.run(requests, now, bytes_max=self._acceptor.limits.output_pause_bytes)
+            stop = client.run(requests, now, bytes_max=bytes_max)
         except RequestError as error:
             self._refuse(error)
             return
@@ -277,6 +372,9 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, error: RequestError) -> None:
         """Malformed input: one last reply, and nothing more is read."""
+        if isinstance(error, RequestTooBigError):
+            self._cut_off_asking()
+            return
         self._region.database.statistics.note_error(error.text)
         self._linger = True
         self.client.refuse(encode_error(error.text))
@@ -298,7 +396,14 @@ class Connection(asyncio.Protocol):
             or client.owed_replies > limits.pending_replies_max
         )
 
+    def _holds(self) -> bool:
+        return bool(self._held) or self._unparsed is not None
+
     def _hold(self, requests: Iterator[Request]) -> None:
+        if not self.is_trusted:
+            # As it came: a request of two bytes takes a hundred once it is parsed.
+            self._unparsed = requests
+            return
         try:
             self._held.extend(requests)
         except RequestError as error:
@@ -307,16 +412,23 @@ class Connection(asyncio.Protocol):
 
     def resume(self) -> None:
         """Go on with what is held, if nothing forbids it."""
-        if self.client.has_ended or not self._held or self._must_hold():
+        if self.client.has_ended or not self._holds() or self._must_hold():
             return
         held, self._held = self._held, deque()
-        self._run(_released(held), self._now())
-        if not self._held:
+        self._run(self._released(held), self._now())
+        if not self._holds():
             self._held_bytes = 0
         self._steer_reading()
 
+    def _released(self, held: deque[Request | RequestError]) -> Iterator[Request]:
+        """Requests that were held, in order; they are held no longer."""
+        unparsed, self._unparsed = self._unparsed, None
+        if unparsed is None:
+            return _without_errors(held)
+        return chain(_without_errors(held), unparsed) if held else unparsed
+
     def _end_turn(self) -> None:
-        """Let others run; who sends much at once would hold them up."""
+        """Let others run; a client that sends much at once would hold them up."""
         if self._turn_is_over:
             # The next one is to begin already.
             return
@@ -326,7 +438,7 @@ class Connection(asyncio.Protocol):
     def _begin_turn(self) -> None:
         self._turn_is_over = False
         self._write_on()
-        if self._held:
+        if self._holds():
             self.resume()
         else:
             self._steer_reading()
@@ -334,9 +446,12 @@ class Connection(asyncio.Protocol):
     def _steer_reading(self) -> None:
         is_blocked = self.client.is_blocked
         if is_blocked and self._held_bytes > HELD_BLOCKED_BYTES_MAX.value:
+            self._acceptor.traffic.cut_off_asking += 1
             self._cut_off("it sends without end behind a blocked command")
             return
         wanted = is_blocked or (self._held_bytes <= HELD_BYTES_MAX.value and not self._turn_is_over)
+        # The parser must have read all of one input before it gets the next.
+        wanted = wanted and self._unparsed is None
         if wanted == self._reading or self._transport.is_closing():
             return
         self._reading = wanted
@@ -358,12 +473,27 @@ class Connection(asyncio.Protocol):
         self._check_unread()
 
     def _check_unread(self) -> None:
-        if self.client.has_ended:
+        """Cut the client off if it leaves too much unread, or has for too long."""
+        if self.client.has_ended or self._transport.is_closing():
             return
-        excess = self._unread_bound.excess(self.unsent_bytes, self._now())
+        limits = self._acceptor.limits.output
+        limit = limits.pubsub if self.session.subscriptions else limits.normal
+        bound = self._unread_bound
+        now = self._now()
+        excess = bound.excess(limit, self.unsent_bytes, now)
         if excess is not None:
             self._acceptor.traffic.cut_off_unread += 1
             self._cut_off(excess)
+        elif bound.much_since is not None and self._unread_timer is None:
+            # Nothing more may ever be sent to it.
+            rest_s = limit.soft_s - max(0, now - bound.much_since) / 1000
+            self._unread_timer = asyncio.get_running_loop().call_later(
+                rest_s + SOFT_SPARE_SECONDS.value, self._look_at_unread_again
+            )
+
+    def _look_at_unread_again(self) -> None:
+        self._unread_timer = None
+        self._check_unread()
 
     def receive(self, parcel: Parcel) -> None:
         """Write what may leave now."""
@@ -380,17 +510,23 @@ class Connection(asyncio.Protocol):
             data = b"".join(chunks)
             transport.write(data)
             self.bytes_out += len(data)
-        bytes_max = self._acceptor.limits.output_buffer_bytes_max
-        if bytes_max and self._written_bytes > bytes_max:
-            self._acceptor.traffic.cut_off_unread += 1
-            self._cut_off(f"it leaves more than {bytes_max} bytes of replies unread")
-        elif client.has_ended:
+        written = self._written_bytes
+        if written or self._unread_bound.much_since is not None:
+            self._look_at_unread(written)
+        if client.has_ended:
             self._close_if_done()
+        elif self._held or self._unparsed is not None:
+            self.resume()
+
+    def _look_at_unread(self, written: int) -> None:
+        """Judge what the client has not fetched yet; it, or others, may be ended for it."""
+        if not self.is_trusted and written > UNTRUSTED_UNREAD_BYTES_MAX:
+            self._acceptor.traffic.cut_off_unread += 1
+            self._cut_off("it leaves replies unread before its login")
         else:
-            if not parcel.replies:
-                self._check_unread()
-            if self._held:
-                self.resume()
+            self._check_unread()
+        if self._acceptor.memory.weighs:
+            self._acceptor.memory.weigh(self)
 
     def _write_in_pieces(self, chunks: Sequence[bytes]) -> None:
         """Write replies as the transport takes them, in place of a copy of all that it would keep
@@ -450,6 +586,7 @@ class Connection(asyncio.Protocol):
         if not self.client.has_ended:
             self.client.end()
             self._held.clear()
+            self._unparsed = None
 
     def _close_if_done(self) -> None:
         if self.client.owed_parcels or self._unwritten or self._transport.is_closing():
@@ -463,11 +600,14 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _cut_off(self, why: str) -> None:
-        logger.warning("client cut off", address=self.address, why=why)
+        if self.is_trusted:
+            logger.warning("client cut off", address=self.address, why=why)
+        else:
+            self._acceptor.note_cut_off(self, why)
         self.abort()
 
 
-def _released(held: Iterable[Request | RequestError]) -> Iterator[Request]:
+def _without_errors(held: Iterable[Request | RequestError]) -> Iterator[Request]:
     for request in held:
         if isinstance(request, RequestError):
             raise request

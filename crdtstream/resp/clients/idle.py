@@ -1,7 +1,8 @@
-"""Clients that are silent for too long are hung up on.
+"""Disconnects clients that are silent for too long.
 
-One timer, set only while somebody is connected and the setting is not 0.  It fires a few times in
-the span that a client may be silent, so a client is hung up on at most a quarter of it late.
+There is one timer, set only while a client is connected and the setting is not 0.  It fires a few
+times in the span that a client may be silent, so a client is disconnected at most a quarter of that
+span late.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ class IdleClients:
             after a change.
 
     Args:
-        connections: who is connected, by session id; they come and go.
-        may_be_silent: whether a client waits for something and need not speak.
+        connections: of all clients, by session ID; it changes as they connect and leave.
+        may_be_silent: True for a client that waits for something and need not send.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class IdleClients:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.hang_up)
 
     def stop(self) -> None:
-        """Hang up on nobody from now on."""
+        """Disconnect no client from now on."""
         if self._timer is not None:
             self._timer.cancel()
 

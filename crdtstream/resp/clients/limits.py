@@ -2,17 +2,24 @@
 
 from dataclasses import dataclass
 
+from crdtstream.resp.clients.output_limits import OutputLimit, OutputLimits
 from crdtstream.resp.wire.parser import RequestLimits
 from crdtstream.settings import Limits
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """See the fields of the same name in ``settings.Limits``."""
+    """See the fields of the same name in ``settings.Limits``.
+
+    Attributes:
+        output: bounds on what clients leave unread.
+    """
 
     request: RequestLimits
     clients_max: int
-    output_buffer_bytes_max: int
+    newcomers_max: int
+    login_ms_max: int
+    output: OutputLimits
     output_pause_bytes: int
     pending_replies_max: int
 
@@ -26,7 +33,20 @@ def connection_limits(limits: Limits) -> ConnectionLimits:
             inline_bytes_max=limits.inline_bytes_max,
         ),
         clients_max=limits.clients_max,
-        output_buffer_bytes_max=limits.output_buffer_bytes_max,
+        newcomers_max=limits.newcomers_max,
+        login_ms_max=limits.login_ms_max,
+        output=OutputLimits(
+            normal=OutputLimit(
+                limits.output_buffer_bytes_max,
+                limits.output_buffer_bytes_soft,
+                limits.output_buffer_soft_s,
+            ),
+            pubsub=OutputLimit(
+                limits.pubsub_buffer_bytes_max,
+                limits.pubsub_buffer_bytes_soft,
+                limits.pubsub_buffer_soft_s,
+            ),
+        ),
         output_pause_bytes=limits.output_pause_bytes,
         pending_replies_max=limits.pending_replies_max,
     )

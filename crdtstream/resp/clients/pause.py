@@ -1,6 +1,6 @@
 """CLIENT PAUSE: clients' commands wait for a while, and nothing polls.
 
-The database refuses to run what is paused, and the connection keeps it.  One timer, or CLIENT
+The database refuses to run a paused command, and the connection keeps it.  One timer, or CLIENT
 UNPAUSE, lets all of them go on.  Batches of other regions are applied all the time.
 """
 
@@ -20,7 +20,7 @@ class ClientPause:
     """The pause of all clients; ``database.pause`` says which commands it stops.
 
     Args:
-        go_on: called when it is over: runs what was postponed.
+        go_on: called when the pause ends: runs the postponed commands.
     """
 
     def __init__(self, database: Database, go_on: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
-"""How much clients have done: the counters of INFO stats, and rates over the last moments.
+"""Traffic of clients: the counters of INFO stats, and rates over the last moments.
 
 Counters count from the start of the node; CONFIG RESETSTAT only moves the point from which they
-are told.  Rates are taken from samples, at most RATE_SAMPLES of them, no two closer together than
+are shown.  Rates are taken from samples, at most RATE_SAMPLES of them, no two closer together than
 RATE_SAMPLE_MS.
 """
 
@@ -41,15 +41,17 @@ class _Sample(NamedTuple):
 
 
 class Traffic:
-    """The counters of all clients, those who have gone too.
+    """The counters of all clients, also of those that have left.
 
     Attributes:
         received, rejected: how many clients came, and how many of them were not admitted.
         cut_off_unread: how many were cut off because they left too much unread.
+        cut_off_asking: how many because they sent too much that could not be run.
+        evicted: how many because all clients together took too much memory.
         rates_due_ms: when ``sample`` is to be called next, by the next client that sends something.
 
     Args:
-        connections: who is connected, by session id; they come and go.
+        connections: of all clients, by session ID; it changes as they connect and leave.
     """
 
     def __init__(
@@ -58,18 +60,20 @@ class Traffic:
         self.received = 0
         self.rejected = 0
         self.cut_off_unread = 0
+        self.cut_off_asking = 0
+        self.evicted = 0
         self.rates_due_ms = 0
         self._statistics = statistics
         self._replica = replica
         self._connections = connections
-        # What connections that are closed had done.
+        # Counts of connections that are closed.
         self._gone_bytes_in = 0
         self._gone_bytes_out = 0
         self._counted_before: dict[str, int] = {}
         self._samples: deque[_Sample] = deque(maxlen=RATE_SAMPLES.value)
 
     def note_gone(self, connection: Counted) -> None:
-        """A client has gone; what it did still counts."""
+        """Keep the counts of a client that has left."""
         self._gone_bytes_in += connection.bytes_in
         self._gone_bytes_out += connection.bytes_out
 
@@ -95,8 +99,10 @@ class Traffic:
             "total_net_input_bytes": self._gone_bytes_in + sum(c.bytes_in for c in here),
             "total_net_output_bytes": self._gone_bytes_out + sum(c.bytes_out for c in here),
             "rejected_connections": self.rejected,
+            "client_query_buffer_limit_disconnections": self.cut_off_asking,
             "client_output_buffer_limit_disconnections": self.cut_off_unread,
             "total_error_replies": self._statistics.errors,
+            "evicted_clients": self.evicted,
             "expired_keys": self._replica.expired_count,
         }
 

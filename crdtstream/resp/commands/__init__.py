@@ -1,1 +1,1 @@
-"""Commands that need to know the connections or the node, in rooms as Redis groups them."""
+"""Commands that need to know the connections or the node, in packages as Redis groups them."""

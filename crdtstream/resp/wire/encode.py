@@ -8,6 +8,7 @@ from typing import Final, assert_never
 
 from crdtstream.commands.reply import (
     CommandError,
+    Double,
     Encoded,
     EncodedParts,
     Null,
@@ -77,6 +78,12 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
             chunks.append(b"=%d\r\ntxt:%b\r\n" % (len(reply.text) + 4, reply.text))
         else:
             chunks.append(b"$%d\r\n%b\r\n" % (len(reply.text), reply.text))
+    elif isinstance(reply, Double):
+        text = b"%.17g" % reply.value
+        if protocol == RESP3:
+            chunks.append(b",%b\r\n" % text)
+        else:
+            chunks.append(b"$%d\r\n%b\r\n" % (len(text), text))
     elif isinstance(reply, Push):
         chunks.append((b">%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.items))
         for item in reply.items:

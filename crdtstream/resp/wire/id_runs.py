@@ -1,7 +1,7 @@
-"""Runs of XACKs, and of XDELs, among requests, which are parsed already.
+"""Runs of XACKs, and of XDELs, among requests that are already parsed.
 
-hiredis parses them about as fast as anything here could look at their bytes; what costs is calling
-each of them.  So requests are compared, with loops in C, where there is one of them at all.
+hiredis parses them about as fast as anything here could read their bytes; the costly part is
+calling each of them.  So requests are compared, with loops in C, if there is any XACK or XDEL.
 """
 
 from itertools import groupby
@@ -21,7 +21,7 @@ Request: TypeAlias = list[bytes] | XaddRun | MixedRun | XackRun | XdelRun
 COMMANDS_MAX: Final = Size(512, least=2)
 # An XDEL of an ID in a macro node of its own costs some 30, so these take up to 4 ms.
 XDELS_MAX: Final = Size(128, least=2)
-# How clients spell them, and how many words stand before the ID: name, key and, of XACK, group.
+# Clients' spellings of them, and the number of words before the ID: name, key and, of XACK, group.
 # Any other spelling is called one by one.
 _HEAD_WORDS: Final = {b"XACK": 3, b"xack": 3, b"XDEL": 2, b"xdel": 2}
 _NAMES: Final = frozenset(_HEAD_WORDS)
@@ -41,7 +41,7 @@ def with_id_runs(requests: list[list[bytes]]) -> list[Request]:
     if len(requests) < 2 or _NAMES.isdisjoint(map(_NAME_OF, requests)):
         return list(requests)
     result: list[Request] = []
-    # Neighbours with the same words but for the last one.
+    # Neighbours with the same words except the last one.
     for head, neighbours in groupby(requests, _ALL_BUT_LAST):
         same = list(neighbours)
         most = (XDELS_MAX if head and head[0] in _XDELS else COMMANDS_MAX).value

@@ -1,4 +1,4 @@
-"""Requests out of bytes: fast where the input is plain, exact where it is not.
+"""Parses requests from bytes: fast where the input is plain, exact where it is not.
 
 A request is an array of bulk strings, or a line typed by hand ("inline"):
 
@@ -8,13 +8,13 @@ Nearly all input is plain: it begins at a request and holds nothing but arrays o
 hiredis reads that in C. But hiredis is a parser of *replies*: it takes integers, maps and nested
 arrays as well, it reserves memory for as many elements as a header claims, it knows no inline
 commands, and it does not tell where in the input it stands. So it only gets input without a large
-count in it, and what it returns is believed only after counting, or spelling it again, shows that
-the input was plain (:meth:`RequestParser._parse_plain`). Everything else - a request that is cut by
-the end of the input, inline commands, whatever is malformed - goes through :class:`ExactParser`,
-which follows Redis byte for byte and has all the error texts.
+count in it. Its result is used only after counting, or encoding it again, shows that the input was
+plain (:meth:`RequestParser._parse_plain`). Everything else - a request that is cut by the end of
+the input, inline commands, malformed input - is read by :class:`ExactParser`, which follows Redis
+byte for byte and has all the error texts.
 
-A short request that comes alone, as from a client that waits for each reply, is cut at its line
-ends first, and is that request if all headers fit what they stand before (:func:`_alone`).
+A short request that arrives alone, as from a client that waits for each reply, is first cut at its
+line ends.  It is that request if each header fits the bytes behind it (:func:`_alone`).
 
 Runs of XADDs at the beginning of the input are taken out first, and stay together
 (``xadd_runs.py``); runs of XACKs and XDELs are found among the requests (``id_runs.py``).
@@ -52,8 +52,8 @@ _LENGTHS: Final = [b"$%d" % length for length in range(ALONE_BYTES_MAX.most)]
 # As many as line ends allow: two for each argument.
 _COUNTS: Final = [b"*%d" % count for count in range(ALONE_BYTES_MAX.most // 4)]
 
-# Of a request that was cut, and so may be long, many arguments are read at once: those in the next
-# bytes of its input, of which at least some have to be missing.
+# A request that was cut may be long, so many of its arguments are read at once: those in the next
+# bytes of its input.  At least some of these bytes have to be missing.
 WINDOW_BYTES: Final = Size(1 << 16, least=1)
 MANY_ARGUMENTS: Final = Size(32, least=1)
 _WINDOW_LENGTHS: Final = [b"$%d" % length for length in range(1024)]
@@ -61,8 +61,8 @@ _WINDOW_LENGTHS: Final = [b"$%d" % length for length in range(1024)]
 # Six digits after a mark that makes hiredis reserve memory at once.
 _LARGE_COUNT: Final = re.compile(rb"\r\n[*>~%|]\d{6}")
 
-# What a bulk string of each length takes with header and line ends, and what the header of an array
-# of each count takes: adding up has to be quick.
+# Bytes of a bulk string of each length, with header and line ends, and of the header of an array of
+# each count: adding up has to be quick.
 _ENCODED_BYTES: Final = [len(b"$%d\r\n\r\n" % length) + length for length in range(4096)]
 _COUNT_BYTES: Final = [len(b"*%d\r\n" % count) for count in range(4096)]
 _LISTS: Final = {list}
@@ -77,9 +77,13 @@ class RequestError(Exception):
         super().__init__(self.text)
 
 
+class RequestTooBigError(RequestError):
+    """A request exceeds all that one connection may have sent; it ends without an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What a request may have.
+    """Greatest sizes of a request.
 
     Attributes:
         bulk_bytes_max: one argument.
@@ -98,20 +102,31 @@ class RequestParser:
     """The requests of one connection.
 
     Attributes:
-        trusted: whether the client has authenticated; until then smaller limits hold.
+        trusted: the client has authenticated; until then smaller limits hold.
+        limits: see ``set_limits``.
+        has_begun: a part of a request may be here (``pending_bytes``); the caller resets it
+            after a look.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
         self.trusted = True
         self._exact = ExactParser(limits)
+        self.limits = limits
+        self.has_begun = False
         self._reader = hiredis.Reader()
         self._runs = XaddRuns()
-        # Input so short can break no limit.
-        self._plain_bytes_max = min(
-            limits.bulk_bytes_max,
-            limits.request_bytes_max,
-            limits.arguments_max * ARGUMENT_BYTES_MIN,
-        )
+        self._plain_bytes_max = _plain_bytes_max(limits)
+
+    def set_limits(self, limits: RequestLimits) -> None:
+        """Parse by other limits from the next header on."""
+        self.limits = limits
+        self._exact.limits = limits
+        self._plain_bytes_max = _plain_bytes_max(limits)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a request that is not complete, as far as they have come."""
+        return self._exact.pending_bytes
 
     def parse(self, data: bytes) -> Iterable[Request]:
         """The requests that are complete with ``data``; never an empty one.
@@ -141,6 +156,7 @@ class RequestParser:
         return chain(runs, requests, self._parse_exactly(rest) if rest else ())
 
     def _parse_exactly(self, data: bytes) -> Iterator[list[bytes]]:
+        self.has_begun = True
         self._exact.trusted = self.trusted
         self._exact.feed(data)
         while (request := self._exact.take()) is not None:
@@ -149,6 +165,7 @@ class RequestParser:
 
     def _finish_then_parse(self, data: bytes) -> Iterator[Request]:
         """First the request that the last input had begun."""
+        self.has_begun = True
         self._exact.trusted = self.trusted
         self._exact.feed(data)
         request = self._exact.take()
@@ -162,7 +179,7 @@ class RequestParser:
         """The whole requests at the beginning of ``data``, and the rest, which is for the exact
         parser.  If anything is odd, everything is rest.
 
-        Lengths have one spelling only, so the requests tell how many bytes they came from, and
+        Lengths have one spelling only, so the requests show how many bytes they came from, and
         thereby where the rest begins, exactly, whatever bytes the values hold.
         """
         nothing: list[list[bytes]] = []
@@ -196,6 +213,15 @@ class RequestParser:
         return nothing, data
 
 
+def _plain_bytes_max(limits: RequestLimits) -> int:
+    """Size of input that can break no limit."""
+    return min(
+        limits.bulk_bytes_max,
+        limits.request_bytes_max,
+        limits.arguments_max * ARGUMENT_BYTES_MIN,
+    )
+
+
 def _alone(data: bytes) -> list[bytes] | None:
     """The request that ``data``, of ALONE_BYTES_MAX at most, is; None if it is anything else, or an
     argument has a line end in it.
@@ -212,7 +238,7 @@ def _alone(data: bytes) -> list[bytes] | None:
 
 
 def _are_plain(requests: list[list[bytes]]) -> bool:
-    """Whether they are lists of bytes, none empty."""
+    """True if they are lists of bytes, none empty."""
     return (
         all(requests)
         and set(map(type, requests)) == _LISTS
@@ -221,8 +247,9 @@ def _are_plain(requests: list[list[bytes]]) -> bool:
 
 
 def _has_its_line_ends(data: bytes, end: int, requests: list[list[bytes]]) -> bool:
-    """Whether all headers stand after a line end, and a line end is last; False also where counting
-    cannot tell, as a value is empty or has a carriage return.
+    """True if every header follows a line end, and a line end is last.
+
+    False also where counting cannot decide, as a value is empty or has a carriage return.
 
     hiredis takes a simple string (``+OK``) for a bulk string, and any two bytes for the line end
     behind one.  In either case there are fewer marks ``\\r\\n$`` and ``\\r\\n*`` than arguments,
@@ -249,7 +276,7 @@ def _spelled(requests: list[list[bytes]]) -> bytes:
 
 
 def _encoded_bytes(requests: list[list[bytes]]) -> int:
-    """How many bytes plain requests took."""
+    """Number of bytes of plain requests in the input."""
     try:
         return sum(
             map(_ENCODED_BYTES.__getitem__, map(len, chain.from_iterable(requests))),
@@ -268,12 +295,12 @@ class ExactParser:
     Redis skips without looking.  A length that is wrong is then an error at once.
 
     Attributes:
-        trusted: see RequestParser.
+        trusted, limits: see RequestParser.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
         self.trusted = True
-        self._limits = limits
+        self.limits = limits
         self._buffer = bytearray()
         self._at = 0
         # The array being read: what is there, how many arguments are missing (0: between two
@@ -282,13 +309,22 @@ class ExactParser:
         self._missing = 0
         self._bulk_bytes: int | None = None
         self._request_bytes = 0
-        # What is left of the input was looked at, and is read argument by argument.
+        # The rest of the input was looked at, and is read argument by argument.
         self._is_odd = False
 
     @property
     def is_idle(self) -> bool:
-        """Whether it stands between two requests, with nothing unread."""
+        """True if it stands between two requests, with nothing unread."""
         return not self._missing and self._at == len(self._buffer)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that were fed and are no whole request yet."""
+        unread = len(self._buffer) - self._at
+        if not self._missing:
+            return unread
+        # The length that the last header says has been added already.
+        return unread + self._request_bytes - (self._bulk_bytes or 0)
 
     def feed(self, data: bytes) -> None:
         if self._at:
@@ -351,8 +387,8 @@ class ExactParser:
         if (
             count < MANY_ARGUMENTS.value
             or longest >= len(_WINDOW_LENGTHS)
-            or longest > self._limits.bulk_bytes_max
-            or self._request_bytes + size > self._limits.request_bytes_max
+            or longest > self.limits.bulk_bytes_max
+            or self._request_bytes + size > self.limits.request_bytes_max
             or headers != list(map(_WINDOW_LENGTHS.__getitem__, lengths))
         ):
             # The next look would be at much of the same.
@@ -366,7 +402,7 @@ class ExactParser:
         return True
 
     def take_rest(self) -> bytes:
-        """What has been fed and not read, if it stands between two requests."""
+        """Take the bytes that were fed and not read; only between two requests."""
         assert not self._missing
         rest = bytes(memoryview(self._buffer)[self._at :])
         self._buffer = bytearray()
@@ -379,7 +415,7 @@ class ExactParser:
         if line is None:
             return False
         count = parse_i64(line[1:])
-        if count is None or count > self._limits.arguments_max:
+        if count is None or count > self.limits.arguments_max:
             raise RequestError("invalid multibulk length")
         if not self.trusted and count > UNTRUSTED_ARGUMENTS_MAX:
             raise RequestError("unauthenticated multibulk length")
@@ -410,13 +446,13 @@ class ExactParser:
         if line is None:
             return False
         length = parse_i64(line[1:])
-        if length is None or length < 0 or length > self._limits.bulk_bytes_max:
+        if length is None or length < 0 or length > self.limits.bulk_bytes_max:
             raise RequestError("invalid bulk length")
         if not self.trusted and length > UNTRUSTED_BULK_BYTES_MAX:
             raise RequestError("unauthenticated bulk length")
         self._request_bytes += len(line) + length
-        if self._request_bytes > self._limits.request_bytes_max:
-            raise RequestError("too big request")
+        if self._request_bytes > self.limits.request_bytes_max:
+            raise RequestTooBigError("too big request")
         self._bulk_bytes = length
         return True
 
@@ -424,12 +460,13 @@ class ExactParser:
         """The bytes up to the line end, which is consumed; None if it is not there yet."""
         end = self._buffer.find(line_end, self._at)
         if end < 0:
-            if len(self._buffer) - self._at > self._limits.inline_bytes_max:
+            # A part of the line end may have come: it must not decide where the input is cut.
+            if len(self._buffer) - self._at > self.limits.inline_bytes_max + len(line_end):
                 raise RequestError(too_long)
             return None
         line = bytes(memoryview(self._buffer)[self._at : end])
         self._at = end + len(line_end)
-        if len(line) > self._limits.inline_bytes_max + 1:
+        if len(line) > self.limits.inline_bytes_max + 1:
             raise RequestError(too_long)
         return line
 

@@ -1,26 +1,26 @@
-"""Runs of XADDs out of bytes: what clients send most of in pipelines, taken apart in one pass.
+"""Parses runs of XADDs, the most frequent requests in pipelines, in one pass over their bytes.
 
     *5 $4 XADD $1 s $1 * $1 f $ 1 a *5 $4 XADD $1 s $1 * $1 f $ 2 bb …     (blanks for line ends)
     └───────── head ──────────┘└───┘└───────── head ──────────┘└────┘
                                piece                           piece
 
 All commands of a run have the same key and the same field names: they begin with the same head.  So
-``bytes.split`` finds the pieces, each of them a value from its length on; and the entries' fields,
-as they are kept, are these pieces under another head.  With more than one field a piece is cut at
-what stands between two values, which is the same in all of them, too: the values of each field are
-a column.
+``bytes.split`` finds the pieces, each of them a value from its length on.  The entries' fields, as
+they are kept, are these pieces under another head.  With more than one field, a piece is cut at the
+bytes between two values, which are also the same in all of them: the values of each field are a
+column.
 
-XADDs for several streams differ in their keys.  They are cut at what stands between a key and the
-first value's length, which is the same in all of them.  A piece is then a value, the beginning of
+XADDs for several streams differ in their keys.  They are cut at the bytes between a key and the
+first value's length, which are the same in all of them.  A piece is then a value, the beginning of
 the next command, and that command's key from its length on:
 
     *5 $4 XADD $1 s $1 * $1 f $ 1 a *5 $4 XADD $1 t $1 * $1 f $ 2 bb …
     └beginning─┘└─┘└─middle──┘└───┘└beginning─┘└─┘└─middle──┘└────┘
                 key           value            key            value
 
-That is a guess: a value may hold the head, or something else may stand between two commands.  It
-is right if each value is as long as it says, which for a whole column are a few loops in C
-(:func:`_are_values`): then head and values are read in this way and in no other.
+This is a guess: a value may hold the head, or other bytes may stand between two commands.  The
+guess is right if each value is as long as its header says; then the bytes can be read in no other
+way.  For a whole column that check is a few loops in C (:func:`_are_values`).
 """
 
 import re
@@ -51,17 +51,18 @@ _SAME_BYTES: Final = 12
 
 
 def _length_lines(*, line_end_bytes: int) -> list[bytes]:
-    """What a value begins with that takes so many bytes, by this number: its length and a line end.
+    """The beginning of a value, its length and a line end, by the bytes that the whole value takes.
 
     Args:
-        line_end_bytes: what of the line end behind the value is counted.
+        line_end_bytes: how many bytes of the line end behind the value are counted.
     """
-    # No value takes just 2 bytes, or 15: there stands what is too long to be its beginning.
-    lines = [bytes(size + 1) for size in range(VALUE_BYTES_MAX + 16)]
+    lines = [b""] * (VALUE_BYTES_MAX + 16)
     for length in range(VALUE_BYTES_MAX + 1):
         line = b"%d\r\n" % length
         lines[len(line) + length + line_end_bytes] = line
-    return lines
+    # No value takes just 2 bytes, or 15: these places hold bytes too long to be its beginning.
+    # Only they are made: 4,112 of them would take 8 MiB, and leave holes in memory for good.
+    return [line or bytes(size + 1) for size, line in enumerate(lines)]
 
 
 _LINES: Final = _length_lines(line_end_bytes=0)
@@ -70,14 +71,14 @@ _LINES_OF_LAST: Final = _length_lines(line_end_bytes=2)
 
 @dataclass(slots=True)
 class _Form:
-    """What the commands of a run have in common.
+    """Form that the commands of a run have in common.
 
     Attributes:
         head: from the beginning to the first value's length.
         beginning: up to the length of the key.
         middle: from behind the key to the first value's length.
-        between: what stands between the values, from the line end of one to the next one's length.
-        fields_head: what stands in the place of ``head`` where entries are kept.
+        between: bytes between two values, from the line end of one to the next one's length.
+        fields_head: bytes in the place of ``head`` where entries are kept.
         words: how many stand behind the first value's ``$``.
     """
 
@@ -195,7 +196,7 @@ def _mixed(data: bytes, form: _Form) -> tuple[MixedRun, int] | None:
 
 
 def _good_ones(keys: Sequence[bytes], values: Sequence[bytes], between: list[bytes]) -> int:
-    """How many keys from the first on are keys, with values between them."""
+    """Number of keys, from the first on, that are keys, with values between them."""
     for at, key in enumerate(keys):
         if not _are_keys([key]) or (at and not _are_values([values[at - 1]], between)):
             return at
@@ -203,7 +204,7 @@ def _good_ones(keys: Sequence[bytes], values: Sequence[bytes], between: list[byt
 
 
 def _are_keys(pieces: Sequence[bytes]) -> bool:
-    """Whether each piece is a key behind its length, and nothing else."""
+    """True if each piece is a key behind its length, and nothing else."""
     try:
         return _begin_with(pieces, _LINES)
     except IndexError:
@@ -221,7 +222,7 @@ def _form_of_first(data: bytes) -> _Form | None:
     fields_at = at = key_end + len(_AUTO_ID)
     if data[key_end:at] != _AUTO_ID or words < 2 or words % 2:
         return None
-    # Where each value's length begins, and where its bytes end.
+    # The start of each value's length, and the end of its bytes.
     cuts: list[int] = []
     for _ in range(words):
         word = _WORD.match(data, at)
@@ -244,15 +245,15 @@ def _form_of_first(data: bytes) -> _Form | None:
 
 
 def _are_values(pieces: Sequence[bytes], between: list[bytes]) -> bool:
-    """Whether each piece is values with ``between`` between them, and nothing else.
+    """True if each piece is values with ``between`` between them, and nothing else.
 
-    A value says its length in the one way there is, and takes just the bytes that it says.
+    A value states its length in the only valid form, and takes exactly that number of bytes.
     """
     try:
         for separator in between:
             parts = list(map(bytes.partition, pieces, repeat(separator)))
             values, _, pieces = zip(*parts, strict=True)
-            # Where there is none, the rest is empty, and no value.
+            # Without a separator the rest is empty, and no value.
             if not _begin_with(values, _LINES):
                 return False
         return _begin_with(pieces, _LINES_OF_LAST) and all(

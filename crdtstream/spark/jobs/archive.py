@@ -1,27 +1,29 @@
-"""Streams to Parquet, by stream and date, each entry once, whatever is killed when.
+"""Archives streams to Parquet, by stream and date, each entry once, even if a process is killed.
 
     region → micro-batch N: the dots between two vectors → segment → state {batch N, vector, …}
-                                                                        ↓ now and then, and at last
+                                                                        ↓ at times, and at the end
                                      stream=…/date=…/part-….parquet  ← publishing: merged by day
 
 Spark's checkpoint says which dots are batch N, also after a kill; the archive's state says which
-batches it has.  Only these two are believed, and what happens at each moment follows:
+batches it has.  Only these two decide, so a kill has these results:
 
     killed before the checkpoint has batch N    it is planned again, by the next program
-    … while its segment is written              batch N is read again: the same dots; remains go
-    … or what was written is not read back      so again; nothing was committed
-    … when the state is committed               batch N comes again, and the state says: done
+    … while its segment is written              batch N is read again: the same dots; remains are
+                                                deleted
+    … or what was written is not read back      the same; nothing was committed
+    … when the state is committed               Spark repeats batch N, and the state says: done
     … while publishing                          see publishing.py
     … while trimming                            only what an earlier, finished batch has is trimmed
     files damaged after they were read back     nothing is trimmed; see archive_check.py
     the region being read                       the source goes on in another one, at the same dot
 
 So an entry is archived once for its dot, which is its own in the whole database.  A program that
-was overtaken by a second one cannot commit, as the state has moved on; see archive_state.py.
+was overtaken by a second one cannot commit, as the state has changed; see archive_state.py.
 
 Two entries can be one message: a producer that retries in another region at the wrong moment gets
 two entries, and one of them is removed once the regions know of each other.  It may have been read
-and archived by then: what was readable is archived; ``each_message_once`` leaves such copies out.
+and archived by then, as all that can be read is archived; ``each_message_once`` leaves such copies
+out.
 """
 
 import json
@@ -43,7 +45,6 @@ from crdtstream.spark.jobs.archive_check import (
     holding,
     refuse_without_state,
     verify,
-    with_ledger,
 )
 from crdtstream.spark.jobs.archive_layout import CHECKPOINT, HIDDEN, STATE, archived_columns
 from crdtstream.spark.jobs.archive_options import (
@@ -71,7 +72,7 @@ from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions
 from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS
-from crdtstream.spark.vectors import Vector, beyond, message_of, parse_vector
+from crdtstream.spark.vectors import Ends, Vector, beyond, join, message_of, parse_vector
 from crdtstream.v1 import query_pb2
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ _LOG: Final = logging.getLogger(__name__)
 def archive(
     spark: "SparkSession", options: ArchiveOptions, *, stopping: threading.Event | None = None
 ) -> ArchiveOutcome:
-    """Archive what the streams hold; again and again, if told to follow, until ``stopping`` is set.
+    """Archive what the streams hold; again and again, if it follows, until ``stopping`` is set.
 
     Ctrl-C ends it too, as does a kill: the next run goes on where this one was.
 
@@ -188,7 +189,7 @@ class _Run:
     # --- Beginning ----------------------------------------------------------------------------
 
     def _begin(self) -> State:
-        """Take the archive over: what an earlier program had under way is finished, or gone."""
+        """Take the archive over: work of an earlier program is finished, or removed."""
         streams = tuple(key.decode("utf-8", "surrogateescape") for key in self._options.streams)
         with Nodes.of(self._options.nodes) as nodes:
             nodes.refuse_strangers()
@@ -211,20 +212,13 @@ class _Run:
                 f"{self._folder.url()} is an archive of {was}: earlier entries of others would be "
                 "missing in it. Choose another folder"
             )
-        if not state.database_uid:
-            _LOG.warning(
-                "%s names no database, as an earlier version wrote it: from now "
-                "on it is an archive of %s, which the nodes hold",
-                self._folder.url(),
-                uid,
-            )
-        state = finish(self._folder, commit(self._folder, replace(state, database_uid=uid)))
+        state = finish(self._folder, commit(self._folder, state))
         clear(self._folder, state)
-        return with_ledger(self._spark, self._folder, state)
+        return state
 
     @property
     def _nodes(self) -> NodesOptions:
-        """Where to read and trim: nodes of the archive's database."""
+        """Nodes to read and trim: those of the archive's database."""
         return replace(self._options.nodes, database_uid=self._state.database_uid)
 
     def _start(self) -> "StreamingQuery":
@@ -246,7 +240,7 @@ class _Run:
         return writer.trigger(availableNow=True).start()
 
     def _wait(self, query: "StreamingQuery") -> None:
-        """Until the query ends, or is to; what was read becomes visible now and then."""
+        """Wait until the query ends, or is to end; publish from time to time what was read."""
         try:
             while not query.awaitTermination(POLL_SECONDS):
                 if self._stopping.is_set():
@@ -256,7 +250,7 @@ class _Run:
                         self._publish()
                         self._trim()
         except PySparkException as error:
-            # What was raised below comes back from Java as text; here is what it was.
+            # Java returns an error that was raised below as text; this is the error itself.
             problem = self._problem or error
             ours = isinstance(problem, ArchiveError | NodesError)
             raise ArchiveError(str(problem) if ours else told(problem)) from error
@@ -274,24 +268,46 @@ class _Run:
             raise
 
     def _archive_once(self, entries: DataFrame, batch: int) -> None:
-        archived = self._state.vector
-        if not beyond(_offset(self._folder, batch), archived):
+        archived, end = self._state.vector, _offset(self._folder, batch)
+        exists = self._existing(archived, end)
+        tells_loss = exists != archived and not beyond(exists, end)
+        if not beyond(end, archived) and not tells_loss:
             _LOG.info("batch %d is archived", batch)
             return
         # A query that has no batch yet begins where the archive ends, see _start.
         before = _offset(self._folder, batch - 1) if batch else archived
         if before != archived:
             raise ArchiveError(self._unfitting(batch, before))
+        if tells_loss and self._options.format is ArchiveFormat.DELTA:
+            raise ArchiveError(
+                f"the table {self._folder.url()} has entries beyond {exists.token}, where effects"
+                " end that exist: later ones with the same numbers could not be told from them."
+                " Archive into another folder"
+            )
         segment = write_segment(self._folder, archived_columns(entries))
-        self._commit_batch(segment, batch)
+        self._commit_batch(segment, batch, lost=beyond(archived, exists))
         self._batches += 1
         unpublished = sum(one.file_bytes for one in self._state.segments)
         if unpublished >= UNPUBLISHED_FILES_MAX * self._options.file_bytes:
             self._publish()
             self._trim()
 
+    def _existing(self, archived: Vector, end: Vector) -> Vector:
+        """The part of the archive's vector that still exists; nodes are asked if need be."""
+        if all(
+            end.get(one, 0) >= n and end.marks.get(one, "") == archived.marks.get(one, "")
+            for one, n in archived.items()
+        ):
+            return archived
+        ends = Ends()
+        with Nodes.of(self._nodes) as nodes:
+            # Of all, as one node may not yet have heard what another one told the query.
+            for position in nodes.positions(archived).values():
+                ends.hear(position, archived)
+        return ends.within(archived)
+
     def _unfitting(self, batch: int, before: Vector) -> str:
-        """What to do about a checkpoint that does not go on where the archive ends."""
+        """Text that says what to do about a checkpoint that does not go on at the archive's end."""
         where = f"batch {batch} begins at {before}, and the archive ends at {self._state.vector}"
         if beyond(before, self._state.vector):
             return (
@@ -303,8 +319,12 @@ class _Run:
             f"{self._folder.url(CHECKPOINT)}, and it is made again from the archive's end"
         )
 
-    def _commit_batch(self, segment: Segment | None, batch: int) -> None:
-        """From here on the batch is archived."""
+    def _commit_batch(self, segment: Segment | None, batch: int, *, lost: Vector) -> None:
+        """From here on the batch is archived.
+
+        Args:
+            lost: up to where the archive has entries of regions whose effects end before.
+        """
         state, vector = self._state, _offset(self._folder, batch)
         query = _query_id(self._folder)
         digest = state.table_digest
@@ -331,6 +351,7 @@ class _Run:
                 query=query,
                 batch=batch,
                 vector=vector,
+                beyond=join([state.beyond, lost]),
                 entries=state.entries + count,
                 published=published,
                 segments=(*state.segments, *segments),
@@ -358,20 +379,23 @@ class _Run:
     def _trim(self) -> None:
         """Remove what is archived from the database, as far as all groups are done with it.
 
-        Nothing goes before the files that hold it were read again, all of them; and nothing else
-        goes, whatever groups acknowledge meanwhile.
+        Nothing is removed before all files that hold it were read again; and nothing else is
+        removed, whatever groups acknowledge in the meantime.
         """
         older, archived = self._options.trim_older_than_seconds, self._finished()
         if older is None or not archived:
             return
-        assert not self._state.segments, "nobody looks after what is not published"
+        assert not self._state.segments, "segments that are not published are not checked"
         with Nodes.of(self._nodes) as nodes:
             before_ms = max(0, nodes.position().now_ms - round(older * 1_000))
             plans: dict[bytes, query_pb2.TrimPlan] = {}
             for stream in nodes.streams(self._options.streams):
                 plan = nodes.plan_trim(
                     query_pb2.TrimReadRequest(
-                        key=stream.key, read=message_of(archived), before_ms=before_ms
+                        key=stream.key,
+                        read=message_of(archived),
+                        read_token=archived.token,
+                        before_ms=before_ms,
                     )
                 )
                 if plan.origins:
@@ -380,10 +404,13 @@ class _Run:
                 return
             self._check_before_trimming(plans)
             for key, plan in plans.items():
-                read = {origin: archived[origin] for origin in plan.origins}
+                read = archived.at({origin: archived[origin] for origin in plan.origins})
                 reply = nodes.trim_read(
                     query_pb2.TrimReadRequest(
-                        key=key, read=message_of(read), before_ms=min(before_ms, plan.last_ms + 1)
+                        key=key,
+                        read=message_of(read),
+                        read_token=read.token,
+                        before_ms=min(before_ms, plan.last_ms + 1),
                     )
                 )
                 self._trimmed += reply.removed
@@ -414,10 +441,10 @@ class _Run:
         """
         folder, state = self._folder, self._state
         if state.batch < 0 or state.query != _query_id(folder):
-            return {}
+            return Vector()
         if folder.exists(f"{CHECKPOINT}/commits/{state.batch}"):
             return state.vector
-        return _offset(folder, state.batch - 1) if state.batch else {}
+        return _offset(folder, state.batch - 1) if state.batch else Vector()
 
 
 # --- Spark's checkpoint -----------------------------------------------------------------------
@@ -429,7 +456,7 @@ def _query_id(folder: Folder) -> str:
 
 
 def _is_unfinished(folder: Folder) -> bool:
-    """Whether a batch was begun and not committed."""
+    """True if a micro-batch was begun and not committed."""
     begun, committed = (
         {name for name in folder.names(f"{CHECKPOINT}/{log}") if name.isdigit()}
         for log in ("offsets", "commits")
@@ -438,6 +465,6 @@ def _is_unfinished(folder: Folder) -> bool:
 
 
 def _offset(folder: Folder, batch: int) -> Vector:
-    """Where a batch ends, as Spark wrote before it began with it."""
+    """End of a micro-batch, as Spark wrote it before the batch began."""
     lines = folder.read(f"{CHECKPOINT}/offsets/{batch}").decode().splitlines()
     return parse_vector(json.loads(lines[-1]))

@@ -1,4 +1,4 @@
-"""Is what an archive's state names still there, as it was read back?
+"""Checks that what an archive's state names still exists, as it was read back.
 
     state and ledger   the archive still has them                 before a reading, and a trim
     files              existence, length                          before a reading, and a trim
@@ -6,13 +6,13 @@
     unpublished        every row, by count and digest             verify
     a Delta table      every row, by count and digest             before a trim, verify
 
-Only those files are read from the first byte to the last that hold what is about to be replayed,
-reported or trimmed; ``verify`` reads all.
+A file is read from its first byte to its last only if it holds entries that are about to be
+replayed, reported or trimmed; ``verify`` reads all files.
 """
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
@@ -29,11 +29,11 @@ from crdtstream.spark.jobs.archive_layout import (
     label_of,
     matching,
 )
-from crdtstream.spark.jobs.archive_state import Segment, State, commit, load
+from crdtstream.spark.jobs.archive_state import Segment, State, load
 from crdtstream.spark.jobs.content import Content, content_of
 from crdtstream.spark.jobs.delta import content_between
 from crdtstream.spark.jobs.failures import SPARK_ERRORS, told
-from crdtstream.spark.jobs.folder import ArchiveError, Folder, FolderError, folder_at
+from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
 from crdtstream.spark.jobs.ledger import (
     DamagedArchiveError,
     Ledger,
@@ -42,10 +42,9 @@ from crdtstream.spark.jobs.ledger import (
     damaged,
     faults,
     missing,
-    note_all,
     read_ledger,
-    write_ledger,
 )
+from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,12 +58,12 @@ Chosen = Callable[[Noted], bool]
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a full check found.
+    """Result of a full check.
 
     Attributes:
         entries: in the archive, by its state.
-        files, file_bytes: that were read; of a table of Delta Lake its rows are, and these are 0.
-        faults: what is not as the state names it, file by file; empty: all is.
+        files, file_bytes: that were read; 0 for a table of Delta Lake, whose rows are read.
+        faults: differences from what the state names, file by file; empty: none.
     """
 
     entries: int
@@ -88,7 +87,7 @@ def verify(spark: "SparkSession", path: str) -> Verified:
             if look + 1 == _LOOKS or load(folder) == state:
                 raise
             continue
-        # Files that a running program merged meanwhile are not missing.
+        # Files that a running program merged during the check are not missing.
         if not verified.faults or load(folder) == state:
             return verified
     raise ArchiveError(f"{folder.url()} changes faster than it can be read: try again later")
@@ -136,8 +135,10 @@ def refuse_without_state(folder: Folder) -> None:
 def chosen(
     streams: Sequence[bytes] = (), start_ms: int | None = None, end_ms: int | None = None
 ) -> Chosen:
-    """Which files may hold entries of streams (none: of all), of IDs from ``start_ms`` on and
-    before ``end_ms``."""
+    """Choose files that may hold entries of streams (none: of all) and of a time.
+
+    The time is that of IDs, from ``start_ms`` on and before ``end_ms``.
+    """
     first = 0 if start_ms is None else start_ms
     last = 1 << 64 if end_ms is None else end_ms - 1
 
@@ -149,7 +150,7 @@ def chosen(
 
 
 def holding(spans: Mapping[bytes, tuple[int, int]]) -> Chosen:
-    """Which files may hold entries of streams between two moments each, both included."""
+    """Choose files that may hold entries of streams, each between two times, both included."""
     by_label = {label_of(key): span for key, span in spans.items()}
 
     def is_holding(file: Noted) -> bool:
@@ -163,7 +164,7 @@ def check_there(folder: Folder, which: Chosen, *, outcome: str) -> State | None:
     """The archive's state, whose files of a choice exist, and are as long as it says.
 
     Args:
-        outcome: what is not done if they are not, as a sentence.
+        outcome: sentence that says what is not done if they are not.
 
     Returns:
         None if the folder holds published files alone, as a copy does.
@@ -223,9 +224,9 @@ def check_table(spark: "SparkSession", folder: Folder, state: State, *, outcome:
 
 
 def table_faults(spark: "SparkSession", folder: Folder, state: State) -> tuple[str, ...]:
-    """How a table of Delta Lake differs from what was written to it; every row is read."""
+    """Differences of a table of Delta Lake from what was written to it; every row is read."""
     try:
-        content = content_between(_table(spark, folder), {}, state.vector)
+        content = content_between(_table(spark, folder), Vector(), state.vector)
     except SPARK_ERRORS as error:
         return (f"the table cannot be read: {told(error)}",)
     if content == Content(state.entries, state.table_digest):
@@ -291,9 +292,7 @@ def _unpublished_faults(spark: "SparkSession", folder: Folder, state: State) -> 
         except SPARK_ERRORS as error:
             found.append(f"{segment.path} cannot be read: {told(error)}")
             continue
-        if segment.digest is None:
-            content = replace(content, digest=0)
-        if content != Content(segment.entries, segment.digest or 0):
+        if content != segment.content:
             found.append(
                 f"{segment.path} holds {content.rows:,} entries, or others, not the "
                 f"{segment.entries:,}"
@@ -306,44 +305,3 @@ def _miscounted(state: State, ledger: Ledger) -> list[str]:
     if entries == _published_entries(state):
         return []
     return [f"the ledger names {entries:,} entries, the state {_published_entries(state):,}"]
-
-
-# --- Archives of an earlier version -------------------------------------------------------------
-
-
-def with_ledger(spark: "SparkSession", folder: Folder, state: State) -> State:
-    """The state of an archive of an earlier version, which kept no ledger, with one.
-
-    Its files count as those that were read back if they hold as many entries as its state says.
-
-    Raises:
-        DamagedArchiveError: they do not.
-    """
-    entries = _published_entries(state)
-    if state.ledger is not None or not entries:
-        return state
-    if folder.names("_delta_log"):
-        if state.table_digest:
-            return state
-        content = content_between(_table(spark, folder), {}, state.vector)
-        _check_count(folder, content.rows, entries)
-        return commit(folder, replace(state, table_digest=content.digest))
-    paths = [
-        file.path
-        for name in _stream_folders(folder)
-        for file in folder.files(name)
-        if file.path.endswith(".parquet")
-    ]
-    try:
-        ledger = note_all(folder, paths)
-    except FolderError as error:
-        raise DamagedArchiveError(f"{error}. Bring the file back from a backup") from error
-    _check_count(folder, sum(one.entries for one in ledger.values()), entries)
-    named = write_ledger(folder, state.version + 1, ledger)
-    return commit(folder, replace(state, ledger=named))
-
-
-def _check_count(folder: Folder, found: int, entries: int) -> None:
-    if found != entries:
-        text = f"its files hold {found:,} entries, not the {entries:,} that were archived"
-        raise damaged(folder, [text], outcome="Nothing was archived or trimmed.")

@@ -1,22 +1,22 @@
-"""What stands where in an archive: folders, columns, and names that are safe in both.
+"""Layout of an archive: folders, columns, and names that are safe in both.
 
     flights/                              the archive
       stream=EWR/date=2013-01-01/part-00000012-0000.parquet
       stream=EWR/date=2013-01-02/…        what readers see, Spark's and others
       stream=JFK/…
       _archive/                           hidden from readers, as its name begins with _
-        state/00000000000000000012.json   what is archived; the highest number holds
+        state/00000000000000000012.json   what is archived; the highest number is valid
         ledger/…                          the published files: length, SHA-256, entries
         segments/…                        entries of micro-batches, archived and not published yet
         staging/…                         files about to be published
-        old/…                             files that merged ones replaced, about to go
+        old/…                             files that merged ones replaced, about to be deleted
         checkpoint/                       Spark's
-        replays/…                         how far replays are
+        replays/…                         progress of replays
 
-Who reads by wildcards, and not by folder, writes ``flights/stream=*/date=*/*.parquet``.
+To read by wildcards, and not by folder, use ``flights/stream=*/date=*/*.parquet``.
 
-A stream's name becomes the text of a folder, and readers guess the type of what such folders say.
-So names that would be lost or guessed wrongly are written otherwise, no two alike:
+A stream's name becomes the name of a folder, and readers guess a type from such names.  So names
+that would be lost or guessed wrongly are written differently, no two alike:
 
     messages, orders:eu, 1001, naïve/ä   as they are (Spark escapes / and the like, readers undo it)
     007, 1e5, 2024-01-01                 %3007, %31e5, %3224-01-01: else 7, 100000.0, a date
@@ -25,7 +25,7 @@ So names that would be lost or guessed wrongly are written otherwise, no two ali
     the empty name                       %
     more than 120 bytes so written       the first ones, %%, and a checksum of all
 
-Each row tells its stream's true name in the column ``key``.
+Each row has its stream's true name in the column ``key``.
 """
 
 import codecs
@@ -61,7 +61,7 @@ CHECKPOINT: Final = f"{HIDDEN}/checkpoint"
 
 LABEL_BYTES_MAX: Final = 120
 _PERCENT: Final = "crdtstream-percent"
-# What readers take for a number, a time or nothing; whole numbers come back as they were.
+# Labels that readers take for a number, a time or nothing; whole numbers are read as they were.
 _GUESSED: Final = re.compile(
     r"(?!(0|[1-9][0-9]{0,8})$)(\s*[+-]?[.0-9][-+.,:/_ 0-9dDeEfFlLTxXZ]*|"
     r"[+-]?(nan|inf|infinity)|null|none|true|false|__HIVE_DEFAULT_PARTITION__)",
@@ -70,7 +70,7 @@ _GUESSED: Final = re.compile(
 # The last millisecond of the year 9999, which dates end at in most programs.
 DATED_MS_MAX: Final = 253_402_300_799_999
 
-# What the files hold.  `fields` is for people: text, each name once.  Where that loses something
+# Columns of the files.  `fields` is for people: text, each name once.  Where that loses something
 # (bytes that are no UTF-8, a name that comes twice), `raw` is the entry as RESP; else it is null.
 FILE_SCHEMA: Final = StructType(
     [
@@ -87,7 +87,7 @@ FILE_SCHEMA: Final = StructType(
         StructField("idempotent_id", StringType()),
     ]
 )
-# What a reader sees: partitions' columns come from the names of folders.
+# Columns that a reader sees: partitions' columns come from the names of folders.
 ARCHIVE_SCHEMA: Final = StructType(
     [*FILE_SCHEMA.fields, StructField("stream", StringType()), StructField("date", DateType())]
 )
@@ -115,7 +115,7 @@ class Partition:
 
 
 def label_of(key: bytes) -> str:
-    """What a stream's folder says of its name; different names give different labels."""
+    """Label of a stream, for its folder's name; different streams have different labels."""
     label = _escaped(key, rb"[%\x00-\x1f\x7f]").decode("utf-8", _PERCENT)
     if not label:
         return "%"
@@ -128,7 +128,7 @@ def label_of(key: bytes) -> str:
 
 
 def key_of(label: str) -> bytes | None:
-    """The name that a label was made of; None: it is too long to tell."""
+    """The name that a label was made of; None: it was too long to keep."""
     if "%%" in label:
         return None
     return b"" if label == "%" else unquote_to_bytes(label)
@@ -139,7 +139,7 @@ def _escaped(text: bytes, what: bytes) -> bytes:
 
 
 def _percent(error: UnicodeError) -> tuple[str, int]:
-    """What stands for bytes that are no UTF-8: each of them in hexadecimal."""
+    """Replacement for bytes that are no UTF-8: each of them in hexadecimal."""
     assert isinstance(error, UnicodeDecodeError)
     wrong = error.object[error.start : error.end]
     return "".join(f"%{byte:02X}" for byte in wrong), error.end
@@ -156,12 +156,12 @@ def date_of(ms: Column) -> Column:
 
 
 def matching(patterns: Sequence[bytes], key: bytes) -> bool:
-    """Whether KEYS would show ``key`` for one of the patterns; for none, it shows all."""
+    """True if KEYS would show ``key`` for one of the patterns; without patterns always."""
     return not patterns or any(_glob(pattern).fullmatch(key) for pattern in patterns)
 
 
 def is_exact(pattern: bytes) -> bool:
-    """Whether a pattern means one stream."""
+    """True if a pattern means one stream."""
     return not any(char in pattern for char in b"*?[\\")
 
 
@@ -200,5 +200,5 @@ def _ranges(inner: bytes) -> bytes:
 
 
 def archived_columns(entries: DataFrame) -> DataFrame:
-    """What was read from streams, as the files hold it."""
+    """Entries that were read from streams, with the columns of the files."""
     return entries.select(*FILE_SCHEMA.fieldNames())

@@ -1,4 +1,4 @@
-"""What an archive's job is told, and what it tells."""
+"""Options and outcome of an archive's job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,23 +22,23 @@ class ArchiveFormat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOptions:
-    """What to archive, and how.
+    """Options of an archive: what to archive, and how.
 
     Attributes:
         nodes: where to read.
         path: the archive's folder: one of this machine, or of a file system that Spark reaches.
-        streams: names, or patterns as KEYS takes them; none: every stream.  An archive keeps to
-            what it began with.
+        streams: names, or patterns as KEYS takes them; none: every stream.  They cannot be changed
+            for an existing archive.
         format: see the class.
-        follow: go on until stopped; else archive what there is, and end.
-        batch_seconds: of following, how often entries are read.
-        publish_seconds: of following, how often what was read becomes visible.
+        follow: go on until stopped; else archive the entries that exist now, and end.
+        batch_seconds: when following, how often entries are read.
+        publish_seconds: when following, how often entries that were read become visible.
         entries_per_batch_max: bounds the memory and time of a micro-batch, in entries; None: by
             ``ENTRIES_PER_BATCH_DEFAULT``, where PySpark can bound one (4.2 and newer).
-        file_bytes: how large files shall become.
-        small_files_max: how many files of less than half of that a stream's day may keep; when
-            there would be more, they are merged into one (which may be small, so 0 is as 1).
-        compact: merge small files of all days, also where nothing is new, until each has one.
+        file_bytes: size that files should have.
+        small_files_max: how many files of less than half of that size a stream's day may keep; if
+            there would be more, they are merged into one (which may be small, so 0 means 1).
+        compact: merge small files of all days, even if nothing is new, until each day has one.
         trim_older_than_seconds: remove what is archived, acknowledged by all groups of its stream
             and older than this from the database; None: nothing.
         fail_on_data_loss: end with an error when entries were trimmed before they were read.
@@ -61,14 +61,14 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveOutcome:
-    """What a run did.
+    """Outcome of a run.
 
     Attributes:
         entries: archived by this run.
         entries_total: in the archive.
         batches: micro-batches of this run.
         files: that it wrote; 0 in a table of Delta Lake, which counts its own.
-        files_merged: small ones that went into those.
+        files_merged: small ones that were merged into those.
         trimmed: entries that were removed from the database.
         vector: all entries of the streams with dots at or below are in the archive.
         database_uid: identity of the database whose entries they are.
@@ -106,7 +106,7 @@ def check_options(options: ArchiveOptions) -> None:
 
 
 def entries_per_batch(options: ArchiveOptions) -> int | None:
-    """At most so many entries has a micro-batch; None where PySpark cannot bound it."""
+    """Most entries of a micro-batch; None where PySpark cannot bound it."""
     if not HAS_READ_LIMITS:
         return None
     return options.entries_per_batch_max or ENTRIES_PER_BATCH_DEFAULT

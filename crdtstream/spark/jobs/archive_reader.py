@@ -1,8 +1,9 @@
 """Reading an archive: with the types it was written with, and by streams and time.
 
-``spark.read.parquet(path)`` reads the same entries; DuckDB and pandas do, too.  What this adds:
-names of streams are never guessed to be numbers, patterns and times find the few folders that can
-hold what they mean, and what a killed program left half published is read as if it were.
+``spark.read.parquet(path)`` reads the same entries; DuckDB and pandas do, too.  This module adds
+three things.  Names of streams are never taken for numbers.  Patterns and times select the few
+folders that can hold such entries.  And entries that a killed program left half published are read
+as if they were published.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ def read_archive(
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> DataFrame:
-    """What is published in an archive, one row per entry, in no order.
+    """Read the published entries of an archive, one row per entry, in no order.
 
     Args:
         path: the archive's folder.
@@ -49,7 +50,7 @@ def read_archive(
 
     Columns: ``key`` (the stream's name as bytes), ``id``, ``timestamp``, ``ms``, ``seq``,
     ``origin``, ``dot``, ``fields`` (text), ``raw`` (the entry as RESP, where ``fields`` does not
-    tell all of it; else null), ``producer``, ``idempotent_id``, ``stream`` (as its folder is
+    hold all of it; else null), ``producer``, ``idempotent_id``, ``stream`` (as its folder is
     called), ``date``.
 
     Raises:
@@ -81,7 +82,7 @@ def each_message_once(entries: DataFrame) -> DataFrame:
 
 
 def is_delta(spark: "SparkSession", path: str) -> bool:
-    """Whether the archive is a table of Delta Lake."""
+    """True if the archive is a table of Delta Lake."""
     return bool(folder_at(spark, path).names("_delta_log"))
 
 
@@ -141,7 +142,7 @@ def _labels(entries: DataFrame, patterns: Sequence[bytes]) -> set[str]:
     for row in entries.select("stream").distinct().collect():
         key = key_of(row.stream)
         if key is None:
-            # Too long for a folder's name: any of its rows tells the name.
+            # Too long for a folder's name: any of its rows has the name.
             (found,) = entries.where(F.col("stream") == row.stream).select("key").head(1)
             key = bytes(found.key)
         if matching(globs, key):

@@ -1,7 +1,7 @@
 """The data source ``crdtstream`` with the columns of an archive, from which nothing is lost.
 
-``fields`` is text, each name once: what people query.  That is not all that an entry may hold, so
-``raw`` has the whole entry wherever it is not; and ``key`` is the stream's name as bytes.
+``fields`` is text, each name once: what people query.  An entry may hold more than that; then
+``raw`` has the whole entry.  ``key`` is the stream's name as bytes.
 """
 
 import base64
@@ -89,7 +89,7 @@ class ArchiveColumns(Columns):
 
 
 def text_maps(blobs: pa.BinaryArray, arrow: pa.MapType) -> tuple[pa.MapArray, np.ndarray]:
-    """Entries as maps of text, and which of them such a map does not tell in full.
+    """Entries as maps of text, and which of them such a map does not hold in full.
 
     Raises:
         ValueError: they are not what XADD stores.
@@ -140,16 +140,8 @@ def read_stream(
     known: Any = spark._jsparkSession.sessionState().dataSourceManager()
     if not known.dataSourceExists(ArchiveDataSource.name()):
         spark.dataSource.register(ArchiveDataSource)
-    security = options.security
     given = {
-        "nodes": ",".join(options.addresses),
-        "user": security.user,
-        "password": security.password,
-        "tls": "true" if security.tls else "false",
-        "tlsCaFile": security.tls_ca_file,
-        "tlsCertFile": security.tls_cert_file,
-        "tlsKeyFile": security.tls_key_file,
-        "failoverSeconds": f"{options.failover_seconds:f}",
+        **options.given(),
         "startingOffsets": json.dumps(offset_of(starting)) if starting else "earliest",
         "maxEntriesPerTrigger": str(entries_per_batch_max or ""),
         "failOnDataLoss": "true" if fail_on_data_loss else "false",

@@ -1,15 +1,14 @@
-"""What an archive holds, as one small file that is replaced in one step.
+"""State of an archive: what it holds, as one small file that is replaced in one step.
 
     state/…11.json  {batch 6, vector {1: 400}, segments [a]}
-    state/…12.json  {batch 7, vector {1: 500}, segments [a, b]}    ← holds: the highest number
+    state/…12.json  {batch 7, vector {1: 500}, segments [a, b]}    ← is valid: the highest number
 
-A program that changes something writes the file of the next number, and is refused where another
-one was faster.  So of two programs that each believe to be alone, one goes on and the other ends; a
-program begins with such a step, hence what an earlier one may still have under way cannot be
-committed any more, and its remains can be cleared away.
+A program that changes something writes the file of the next number, and is refused if another one
+was faster.  So of two programs that each believe to be alone, one goes on and the other ends.  A
+program begins with such a step.  After it an earlier program cannot commit what it still has under
+way, and its remains can be deleted.
 
-All that the folder holds and the newest state does not name, is garbage or (below the partitions'
-folders) published.
+A file that the newest state does not name is garbage or (below the partitions' folders) published.
 """
 
 import json
@@ -23,12 +22,10 @@ from crdtstream.spark.jobs.ledger import LedgerName
 from crdtstream.spark.vectors import Vector, offset_of, parse_vector
 
 FORMAT: Final = 4
-# Format 1 tells no digests of segments, and not how many entries a publication has; 1 and 2 do not
-# tell the database's identity; 1 to 3 have no ledger.
-_FORMATS_READ: Final = (1, 2, 3, FORMAT)
 # Readers that have listed the folder still find what they saw.
 STATES_KEPT: Final = 3
 _TRIES_MAX: Final = 50
+_VECTORS: Final = ("vector", "beyond", "published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +35,16 @@ class Segment:
     Attributes:
         path: a folder.
         entries, file_bytes: how many, and in how many bytes.
-        digest: of the entries, see ``content``; None: not noted, by an earlier version.
+        digest: of the entries, see ``content``.
     """
 
     path: str
     entries: int
     file_bytes: int
-    digest: int | None = None
+    digest: int
 
     @property
     def content(self) -> Content:
-        """What was written to it in this run."""
-        assert self.digest is not None, "a segment of this run has one"
         return Content(self.entries, self.digest)
 
 
@@ -66,37 +61,39 @@ class Publication:
     """Moves that are decided: all of them will be done, if need be by the next program.
 
     Attributes:
-        number: of this publication, for the folder of what goes.
+        number: of this publication, for the folder of the files that are replaced.
         staging: the folder in which the new files stand.
         segments: those that the moves publish.
-        entries: in all new files; None: not noted, by an earlier version.
+        entries: in all new files.
     """
 
     number: int
     staging: str
     moves: tuple[Move, ...]
     segments: tuple[str, ...]
-    entries: int | None = None
+    entries: int
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is archived.
+    """Content of an archive.
 
     Attributes:
         version: counts the states of this archive.
-        database: the name of the database it is of; empty as long as nothing was read.
-        database_uid: its identity; empty also in a state of an earlier version.
+        database: the name of the database it is of; empty until something was read.
+        database_uid: its identity; empty until something was read.
         streams: the patterns it is an archive of, as text with surrogates for other bytes.
         query: Spark's name for the checkpoint that the last batch came from.
         batch: the last one that is archived; -1: none of this query.
         vector: all dots at or below are archived, of those streams.
+        beyond: for regions whose effects end earlier, how far their entries are archived: such a
+            region was removed, or goes on in another folder and used these numbers again.
         entries: how many, in all.
         published: all dots at or below are published, too.
         segments: archived, and not published.
         publication: decided, and perhaps not done.
         ledger: names the published files, those of ``publication`` among them; None: there are
-            none yet, or an earlier version published them.
+            none yet.
         table_digest: of all entries in a table of Delta Lake, see ``content``.
     """
 
@@ -106,16 +103,17 @@ class State:
     streams: tuple[str, ...] = ()
     query: str = ""
     batch: int = -1
-    vector: Vector = field(default_factory=dict)
+    vector: Vector = field(default_factory=Vector)
+    beyond: Vector = field(default_factory=Vector)
     entries: int = 0
-    published: Vector = field(default_factory=dict)
+    published: Vector = field(default_factory=Vector)
     segments: tuple[Segment, ...] = ()
     publication: Publication | None = None
     ledger: LedgerName | None = None
     table_digest: int = 0
 
     def to_json(self) -> str:
-        vectors = {"vector": offset_of(self.vector), "published": offset_of(self.published)}
+        vectors = {name: offset_of(getattr(self, name)) for name in _VECTORS}
         return json.dumps(asdict(self) | vectors | {"format": FORMAT}, indent=1)
 
     @classmethod
@@ -125,15 +123,15 @@ class State:
             ArchiveError: it is of a later program.
         """
         told: dict[str, Any] = json.loads(text)
-        if told.pop("format") not in _FORMATS_READ:
+        if told.pop("format") != FORMAT:
             raise ArchiveError("the archive was written by a newer version: use that one")
         publication = told["publication"]
         told["publication"] = None if publication is None else _publication(publication)
-        ledger = told.get("ledger")
+        ledger = told["ledger"]
         told["ledger"] = None if ledger is None else LedgerName(**ledger)
         told["segments"] = tuple(Segment(**segment) for segment in told["segments"])
         told["streams"] = tuple(told["streams"])
-        for name in ("vector", "published"):
+        for name in _VECTORS:
             told[name] = parse_vector(told[name])
         return cls(**told)
 
@@ -148,7 +146,7 @@ def _publication(told: dict[str, Any]) -> Publication:
         staging=told["staging"],
         moves=moves,
         segments=tuple(told["segments"]),
-        entries=told.get("entries"),
+        entries=told["entries"],
     )
 
 
@@ -190,19 +188,19 @@ def commit(folder: Folder, state: State) -> State:
 
 
 def check_database(archive: str, state: State, *, database: str, uid: str, advice: str) -> None:
-    """Return if the archive is of this database, or names none.
+    """Return if the archive is of this database.
 
     Args:
         archive: the folder, in words.
-        advice: what else to do than to name nodes of the other database.
+        advice: another way than to name nodes of the other database.
 
     Raises:
         ArchiveError: it is of another one.
     """
-    if (state.database or database, state.database_uid or uid) != (database, uid):
-        was = state.database_uid or "of an identity that it does not tell"
+    if (state.database, state.database_uid) != (database, uid):
         raise ArchiveError(
-            f"{archive} is an archive of database {state.database!r}, {was}; the nodes hold "
+            f"{archive} is an archive of database {state.database!r}, "
+            f"{state.database_uid}; the nodes hold "
             f"{database!r}, {uid}, where its dots mean other entries. Name nodes of the one that "
             f"was archived, or {advice}"
         )

@@ -1,25 +1,26 @@
-"""Do all regions hold the same?  Asked while clients go on writing, trimming and deleting.
+"""Checks that all regions hold the same, while clients go on writing, trimming and deleting.
 
     cut = join of what the regions have      wait until every region has the cut, durably
     read every region up to the cut          dots that are not alike everywhere are suspects
     later = join of what they have by then   wait until every region has that, too
     look the suspects up again               what is not alike now is a finding
 
-So whatever a client was told before the audit began is compared.
+So all writes that were acknowledged before the audit began are compared.
 
 *Why the second look decides.*  Every region had the cut before it was read, so it had applied the
-append of every dot up to the cut: an entry that is absent in a region was removed there, by an
-effect which that region had applied when it was read (Remove, Trim, DeleteKey, or a concurrent
-append of the same idempotent id).  What the regions have applied after the reading covers that
-effect, and so does every region at the second look, where the entry must be gone everywhere.  An
-entry never comes back under its dot, so what one region holds then and another does not, no effect
-explains.  One thing else hides entries: a key whose deadline passed reads as missing by each
-region's own clock, a little before the effect that deletes it; hence a third and a fourth look,
-with pauses.  Content under a dot never changes: where regions hold different contents, the first
-look decides.
+append of every dot up to the cut.  An entry that is absent in a region was therefore removed there,
+by an effect that the region had applied when it was read (Remove, Trim, DeleteKey, or a concurrent
+append of the same idempotent ID).  ``later`` covers that effect, and at the second look every
+region has ``later``, so the entry must be gone everywhere.  An entry never exists again under its
+dot.  So if one region holds it then and another does not, no effect explains the difference.
 
-Streams, groups and how far groups are have no dots: see ``audit_keys``.  Not compared, as no scan
-shows them, are last IDs, deadlines and group modes; CRDT.DIGEST covers these, in regions at rest.
+One more thing hides entries: a key whose deadline passed reads as missing by each region's own
+clock, a little before the effect that deletes it; hence a third and a fourth look, with pauses.
+Content under a dot never changes: where regions hold different contents, the first look decides.
+
+Streams, groups and the progress of groups have no dots: see ``audit_keys``.  Not compared, as no
+scan shows them, are last IDs, deadlines and group modes; CRDT.DIGEST covers these, in regions at
+rest.
 
 The report is of Parquet tables: ``findings``, a row each; ``lanes``, for every stream, lane and
 region the entries and their digest, without what was removed while the audit ran.
@@ -57,15 +58,15 @@ from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
 from crdtstream.spark.jobs.regions import Regions, told_as
 from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.jobs.tables import replace_tables
-from crdtstream.spark.nodes import patterns_literal
 from crdtstream.spark.options import NodesOptions
+from crdtstream.spark.patterns import patterns_literal
 from crdtstream.spark.vectors import Vector, join, message_of
 from crdtstream.v1 import query_pb2
 
 # Looks at suspects after the first.  One would do, were it not for deadlines and clocks.
 ENTRY_LOOKS: Final = 3
 ENTRY_PAUSE_SECONDS: Final = 1.0
-# What comes and goes may differ by chance in one look of three; in all of these it never does.
+# Keys that are created and deleted may differ by chance in one look of three, but not in all these.
 KEY_LOOKS: Final = 20
 KEY_PAUSE_SECONDS: Final = 0.1
 # With more suspects than this all streams are listed again.
@@ -79,7 +80,7 @@ class AuditError(Exception):
 
 
 class DuplicateIds(Enum):
-    """What entries of one stream with the same ID mean."""
+    """Meaning of several entries of one stream with the same ID."""
 
     # A fault if all regions take only region-unique IDs (mode strict), else none.
     BY_MODE = "by-mode"
@@ -91,14 +92,14 @@ class DuplicateIds(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What to audit.
+    """Options of an audit.
 
     Attributes:
         nodes: at least one region's address; the peers that it names are audited too.
         streams: names or patterns as KEYS takes them; none: every stream.
         output: folder of the report, whose tables are replaced; empty: none is written.
         duplicate_ids: see the class.
-        wait_seconds: how long regions are waited for, whenever they must come together.
+        wait_seconds: longest wait until all regions have the same, each time this is needed.
         examples_max: findings in the outcome; the report has all.
     """
 
@@ -112,16 +113,16 @@ class AuditOptions:
 
 @dataclass(frozen=True, slots=True)
 class AuditOutcome:
-    """What the audit found.
+    """Outcome of an audit.
 
     Attributes:
-        clean: whether all regions agree: nothing was found that makes the audit fail.
+        clean: all regions agree: nothing was found that makes the audit fail.
         database_uid: identity of the database.
         regions: that were compared.
         cut: at which they were compared.
         streams: how many, in any region.
         entries: alike in all regions.
-        removed: entries that went, in all regions, while the audit ran.
+        removed: entries that were removed, in all regions, while the audit ran.
         findings: how many of each kind.
         failures: how many of them make the audit fail.
         examples: some of them, those that fail first.
@@ -227,7 +228,7 @@ class _Audit:
         return folder_at(self._spark, self._options.output)
 
     def _findings(self, compared: _Compared, keys: Iterable[Differing]) -> DataFrame:
-        """All that was found; what was not found costs no work."""
+        """All findings; kinds without findings cost no work."""
         numbers = self._regions.numbers
         found = key_findings(self._spark, keys)
         if compared.unlike is not None:
@@ -250,7 +251,7 @@ class _Audit:
         if alike == dots.rows:
             return _Compared(dots.frame, alike, 0, None)
         suspects = dots.frame.where(~entries.agreed(numbers))
-        later = self._look_up(suspects)
+        later = self._look_up(suspects, cut)
         certain = suspects.where(entries.differing(numbers))
         unlike = self._kept(later.unionByName(certain.join(later, list(entries.DOT), "left_anti")))
         steady = dots.frame.where(entries.agreed(numbers))
@@ -261,14 +262,16 @@ class _Audit:
             unlike=unlike.frame if unlike.rows else None,
         )
 
-    def _look_up(self, suspects: DataFrame) -> DataFrame:
+    def _look_up(self, suspects: DataFrame, cut: Vector) -> DataFrame:
         """Those of the suspects that are not alike when all regions have what any had before."""
         numbers, nodes = self._regions.numbers, self._regions.nodes
         for look in range(ENTRY_LOOKS):
             if look:
                 time.sleep(ENTRY_PAUSE_SECONDS)
             self._come_together()
-            wanted = entries.lookup_ranges(self._spark, suspects, self._regions.addresses)
+            wanted = entries.lookup_ranges(
+                self._spark, suspects, self._regions.addresses, cut.at(dict.fromkeys(cut, 0)).marks
+            )
             read = entries.read_ranges(wanted, nodes, entries_count=0)
             found = entries.side_by_side(read, numbers)
             unlike = self._kept(
@@ -284,11 +287,20 @@ class _Audit:
         request = query_pb2.PlanRequest(
             patterns=self._options.streams,
             upto=message_of(cut),
+            upto_token=cut.token,
             range_entries=entries.TASK_ENTRIES,
         )
         plans = self._regions.each(lambda node: node.plan(request))
         ranges = [
-            RegionRange(one.region, one.address, part.key, part.origin, part.above_n, part.upto_n)
+            RegionRange(
+                one.region,
+                one.address,
+                part.key,
+                part.origin,
+                part.above_n,
+                part.upto_n,
+                cut.mark_at(part.origin, part.upto_n),
+            )
             for one in self._regions.addresses
             for part in plans[one.region].ranges
         ]
@@ -342,7 +354,7 @@ class _Audit:
                 return modes == {"strict"}
 
     def _kept(self, frame: DataFrame) -> _Kept:
-        """The frame, computed now and kept on disk until the audit is over."""
+        """The frame, computed now and kept on disk until the audit ends."""
         kept = frame.persist(StorageLevel.DISK_ONLY)
         self._held.callback(kept.unpersist)
         return _Kept(kept, kept.count())

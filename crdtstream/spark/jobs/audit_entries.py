@@ -6,10 +6,10 @@
 
 A dot names one entry and its content never changes, so regions agree on a dot if each holds it once
 with the same digest, or none holds it.  The digest is xxHash64 over ID, fields, producer and
-idempotent id, computed in the JVM: two different contents pass as one once in 2^64.
+idempotent ID, computed in the JVM: two different contents are taken for one once in 2^64.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -27,13 +27,13 @@ from crdtstream.v1 import query_pb2
 
 # Suspects whose dots lie this close are looked up with one scan.
 LOOKUP_SPAN: Final = 4096
-# What one task reads: some seconds' work.
+# Entries that one task reads: some seconds' work.
 TASK_ENTRIES: Final = 500_000
 # For every core, however little there is to read.
 TASKS_PER_CORE: Final = 2
 
 RANGES_SCHEMA: Final = (
-    "region INT, address STRING, key BINARY, origin INT, above_n LONG, upto_n LONG"
+    "region INT, address STRING, key BINARY, origin INT, above_n LONG, upto_n LONG, mark STRING"
 )
 ENTRIES_SCHEMA: Final = (
     "region INT, key BINARY, origin INT, n LONG, id STRING,"
@@ -56,7 +56,7 @@ DOT: Final = ("key", "origin", "n")
 
 @dataclass(frozen=True, slots=True)
 class RegionRange:
-    """Dots of one lane, to be read in one region."""
+    """Dots of one lane, to be read in one region; ``mark``: in which incarnation of the origin."""
 
     region: int
     address: str
@@ -64,11 +64,12 @@ class RegionRange:
     origin: int
     above_n: int
     upto_n: int
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRanges:
-    """What a task does: reads the ranges it is given, each at its own region."""
+    """Work of a task: it reads the ranges it is given, each at its own region."""
 
     options: NodesOptions
 
@@ -86,7 +87,11 @@ class ReadRanges:
 
 def _read(node: Nodes, wanted: RegionRange) -> Iterator[pa.RecordBatch]:
     request = query_pb2.ScanRequest(
-        key=wanted.key, origin=wanted.origin, above_n=wanted.above_n, upto_n=wanted.upto_n
+        key=wanted.key,
+        origin=wanted.origin,
+        above_n=wanted.above_n,
+        upto_n=wanted.upto_n,
+        upto_token=f"{wanted.origin}:{wanted.upto_n}{wanted.mark}",
     )
     for batch in node.scan(request):
         yield _with_range(batch, wanted)
@@ -110,7 +115,8 @@ def _with_range(batch: pa.RecordBatch, wanted: RegionRange) -> pa.RecordBatch:
 def ranges_table(spark: SparkSession, ranges: Iterable[RegionRange]) -> DataFrame:
     """``RANGES_SCHEMA``."""
     rows = [
-        (one.region, one.address, one.key, one.origin, one.above_n, one.upto_n) for one in ranges
+        (one.region, one.address, one.key, one.origin, one.above_n, one.upto_n, one.mark)
+        for one in ranges
     ]
     return spark.createDataFrame(rows, RANGES_SCHEMA)
 
@@ -148,13 +154,13 @@ def _digest() -> Column:
 
 
 def agreed(regions: Sequence[int]) -> Column:
-    """Whether every region holds the dot once, with one content."""
+    """True where every region holds the dot once, with one content."""
     once = _all(F.coalesce(F.col(f"copies_{region}"), F.lit(0)) == 1 for region in regions)
     return once & ~differing(regions)
 
 
 def differing(regions: Sequence[int]) -> Column:
-    """Whether regions that hold the dot hold different contents."""
+    """True where regions that hold the dot hold different contents."""
     digests = [F.col(f"digest_{region}") for region in regions]
     if len(digests) == 1:
         return F.lit(False)
@@ -170,15 +176,26 @@ def _all(conditions: Iterable[Column]) -> Column:
 
 
 def lookup_ranges(
-    spark: SparkSession, suspects: DataFrame, addresses: Sequence[RegionAddress]
+    spark: SparkSession,
+    suspects: DataFrame,
+    addresses: Sequence[RegionAddress],
+    marks: Mapping[int, str],
 ) -> DataFrame:
-    """Ranges that hold the suspects' dots, each for every region; ``RANGES_SCHEMA``."""
+    """Ranges that hold the suspects' dots, each for every region; ``RANGES_SCHEMA``.
+
+    Args:
+        marks: by origin in which incarnation its dots are.
+    """
+    mark = F.lit("")
+    for origin, one in marks.items():
+        mark = F.when(F.col("origin") == origin, one).otherwise(mark)
     regions = [(one.region, one.address) for one in addresses]
     everywhere = spark.createDataFrame(regions, "region INT, address STRING")
     spans = (
         suspects.groupBy("key", "origin", F.floor(F.col("n") / LOOKUP_SPAN).alias("span"))
         .agg((F.min("n") - 1).alias("above_n"), F.max("n").alias("upto_n"))
         .drop("span")
+        .withColumn("mark", mark)
     )
     return everywhere.crossJoin(spans)
 
@@ -189,7 +206,7 @@ def ids_given_twice(dots: DataFrame) -> DataFrame:
 
 
 def duplicate_ids(dots: DataFrame, twice: DataFrame) -> DataFrame:
-    """Where such IDs stand: ``key``, ``id``, ``dots`` (by origin)."""
+    """Entries with such IDs: ``key``, ``id``, ``dots`` (by origin)."""
     by_origin = (
         dots.join(twice, ["key", "id"])
         .groupBy("key", "id", "origin")
@@ -225,7 +242,10 @@ def lanes(dots: DataFrame, regions: Sequence[int]) -> DataFrame:
 
 
 def _held(region: int) -> Iterator[Column]:
-    """What one region holds of a lane.  The dot is in the digest, lest equal entries cancel out."""
+    """Columns for what one region holds of a lane.
+
+    The dot is in the digest, so that equal entries do not cancel out.
+    """
     copies, digest = f"copies_{region}", f"digest_{region}"
     bound = F.when(F.col(digest).isNotNull(), F.xxhash64("n", copies, digest))
     yield F.coalesce(F.sum(copies), F.lit(0)).alias(f"entries_{region}")

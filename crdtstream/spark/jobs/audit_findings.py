@@ -1,4 +1,4 @@
-"""What an audit finds, and the table of it."""
+"""Findings of an audit, and the table of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _COLUMNS: Final = ("kind", "fails", "stream", "key", "group", "origin", "n", "id
 
 
 class Kind(Enum):
-    """What was found.  The origin's own copy is taken as right, where that region has one."""
+    """Kind of a finding.  The origin's own copy is taken as right, where that region has one."""
 
     # An entry that its origin has and others lack.
     MISSING = "missing"
@@ -29,7 +29,7 @@ class Kind(Enum):
     EXTRA = "extra"
     # Different contents under one dot.
     DIFFERING = "differing"
-    # A region gave the same dot more than once.
+    # A region returned the same dot more than once.
     REPEATED = "repeated"
     # Entries of one stream with the same ID, alike in all regions.
     DUPLICATE_ID = "duplicate-id"
@@ -44,11 +44,11 @@ class Finding:
     """One thing that is not as it should be.
 
     Attributes:
-        fails: whether it makes the audit fail.
+        fails: it makes the audit fail.
         key: the stream.
         origin, n: the dot, of entries; ``origin`` is the lane, of a frontier.
         regions: where it is wrong; all, of a duplicate ID.
-        has: what each region has; of a duplicate ID the dots that share it, by origin.
+        has: by region, what it has; of a duplicate ID the dots that share it, by origin.
     """
 
     kind: Kind
@@ -77,7 +77,7 @@ class Finding:
 
 
 def text_of(name: bytes) -> str:
-    """A name to be read by people; what is no UTF-8 shows as U+FFFD."""
+    """A name to be read by people; bytes that are no UTF-8 are shown as U+FFFD."""
     return name.decode("utf-8", "replace")
 
 
@@ -152,7 +152,7 @@ _KINDS: Final = {
 def _key_row(one: Differing) -> tuple[Any, ...]:
     subject, has = one.subject, one.has
     is_frontier = subject.aspect is Aspect.FRONTIER
-    # Who is behind; of streams and groups nobody can tell who is right.
+    # The regions that are behind; of streams and groups it is unknown which regions are right.
     wrong = sorted(has)
     if is_frontier:
         furthest = max(_as_id(what) for what in has.values())

@@ -1,11 +1,11 @@
-"""Which streams and groups each region has, and how far each group is: what no dot names.
+"""Compares what has no dots: the streams and groups of each region, and the groups' frontiers.
 
-Entries never come back, so a second look at them decides.  A stream or a group may come and go
-between any two looks, and a frontier moves on under them.  So these are looked at again and again,
-each time when every region has applied what any had shown the time before, until they agreed once;
-a difference that is there every time is no matter of timing.  A frontier agrees as well where every
-region has reached what the furthest had shown the time before: within the life of a group it only
-moves up.
+An entry never exists again, so a second look at it decides.  A stream or a group may be created and
+deleted between any two looks, and a frontier moves in the meantime.  So these are looked at again
+and again, each time when every region has applied what any had shown the time before, until they
+agree once.  A difference at every look is not caused by timing.  A frontier also agrees if every
+region has reached the furthest frontier of the time before, as it only moves up while its group
+exists.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,12 +20,12 @@ from crdtstream.v1 import query_pb2
 Frontier: TypeAlias = Mapping[int, EntryId]
 # The groups of a stream.
 Groups: TypeAlias = Mapping[bytes, Frontier]
-# What one region has: its streams.
+# The streams of one region.
 Streams: TypeAlias = Mapping[bytes, Groups]
 
 
 class Aspect(Enum):
-    """What may differ."""
+    """Aspect that may differ."""
 
     STREAM = "stream"
     GROUP = "group"
@@ -44,14 +44,14 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """A subject that regions have differently; ``has`` tells what each one has, by region."""
+    """A subject that regions have differently; ``has``: what each one has, by region."""
 
     subject: Subject
     has: Mapping[int, str]
 
 
 def streams_of(descriptions: Iterable[query_pb2.StreamDescription]) -> Streams:
-    """What a region said that it has."""
+    """Streams, groups and frontiers that a region said it has."""
     return {
         one.key: {
             group.name: {
@@ -65,7 +65,7 @@ def streams_of(descriptions: Iterable[query_pb2.StreamDescription]) -> Streams:
 
 
 def differences(looks: Mapping[int, Streams]) -> dict[Subject, Differing]:
-    """What differs between regions that were all looked at."""
+    """Differences between regions that were all looked at."""
     found: dict[Subject, Differing] = {}
     for key in sorted({key for streams in looks.values() for key in streams}):
         _compare_stream(key, looks, found)
@@ -84,7 +84,7 @@ def _compare_stream(
         if len(having) < len(holders):
             _note(found, Subject(Aspect.GROUP, key, group), _presence(holders, having))
         for origin in sorted({origin for frontier in having.values() for origin in frontier}):
-            # A lane without entries is told of by some regions, and by others not.
+            # A lane without entries is reported by some regions, and by others not.
             reached = {
                 region: frontier[origin]
                 for region, frontier in having.items()
@@ -110,7 +110,7 @@ def still_differing(
     """Of ``suspects`` those that regions have differently now, too.
 
     Args:
-        before: what each region had shown the time before; by now every region has applied all
+        before: the look before, of each region; by now every region has applied all
             effects that led to it.
     """
     differ = differences(now)
@@ -122,7 +122,7 @@ def still_differing(
 
 
 def _caught_up(before: Mapping[int, Streams], now: Mapping[int, Streams], subject: Subject) -> bool:
-    """Whether a frontier has come, in every region, to where the furthest was before."""
+    """True if a frontier has reached, in every region, the furthest one of the look before."""
     if subject.aspect is not Aspect.FRONTIER:
         return False
     furthest = max(_reached(before, subject), default=ID_MIN)
@@ -130,7 +130,7 @@ def _caught_up(before: Mapping[int, Streams], now: Mapping[int, Streams], subjec
 
 
 def _reached(looks: Mapping[int, Streams], subject: Subject) -> Iterator[EntryId]:
-    """How far the group is in the lane, of all regions that tell."""
+    """Frontiers of the group in the lane, of all regions that have it."""
     for streams in looks.values():
         frontier = streams.get(subject.key, {}).get(subject.group, {})
         if subject.origin in frontier:

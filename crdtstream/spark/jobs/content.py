@@ -1,12 +1,12 @@
-"""What rows hold, told in two numbers, so that what was written and what is read can be compared.
+"""Content of rows in two numbers, so that what was written and what is read can be compared.
 
     rows      how many
     digest    the sum of the rows' hashes, modulo 2^64
 
-A sum does not depend on the order of the rows, and two parts add up to the whole: what is in a
-merged file is compared with what was in the small ones.  A row's hash is xxHash64 over all its
-columns and over which of them are null (Spark's hash passes over nulls), computed in the JVM.  Two
-different contents pass as one once in 2^64.
+A sum does not depend on the order of the rows, and two parts add up to the whole: a merged file is
+compared with the small ones.  A row's hash is xxHash64 over all its columns and over which of them
+are null (Spark's hash ignores nulls), computed in the JVM.  Two different contents are taken for
+one once in 2^64.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _HALF_BITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What some rows hold; see above."""
+    """Content of some rows; see above."""
 
     rows: int
     digest: int
@@ -43,9 +43,9 @@ def content_of(frame: DataFrame) -> Content:
 
 
 class Telling:
-    """Has the tasks that write rows tell what they write.
+    """Has the tasks that write rows report their content.
 
-    What a task tells counts once, however often the task is tried.
+    The report of a task counts once, however often the task is tried.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Telling:
         return frame.observe(self._observation, *_told(frame.schema))
 
     def content(self) -> Content:
-        """What the tasks told; waits for them, so only to be asked when the rows are written."""
+        """Content that the tasks reported; waits for them, so ask when the rows are written."""
         return _content(self._observation.get)
 
 

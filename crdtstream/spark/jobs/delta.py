@@ -1,7 +1,7 @@
 """An archive as a table of Delta Lake, where the session has it.
 
-Delta Lake commits a micro-batch in one step, and knows one that comes again by the query's name and
-the batch's number.  It merges small files when told to (OPTIMIZE), and keeps old ones for readers
+Delta Lake commits a micro-batch in one step, and recognises a repeated one by the query's name and
+the batch's number.  It merges small files on request (OPTIMIZE), and keeps old ones for readers
 (VACUUM removes them).
 """
 
@@ -66,8 +66,7 @@ def write_delta(
     above: Vector,
     upto: Vector,
 ) -> None:
-    """Append a micro-batch, unless it is in the table already; its segment goes when the table
-    has it.
+    """Append a micro-batch, unless it is in the table already; then delete its segment.
 
     Args:
         above, upto: between which vectors the batch's entries are.
@@ -104,15 +103,15 @@ def check_in_table(table: DataFrame, segment: Segment, above: Vector, upto: Vect
     if found != segment.content:
         raise NotReadBackError(
             f"{segment.entries} entries were written to the table, and {found.rows} are there, or "
-            f"others. They are in {segment.path}; nothing was committed or trimmed. See that "
-            "nobody else changes the table, then run again"
+            f"others. They are in {segment.path}; nothing was committed or trimmed. Let no other "
+            "program change the table, then run again"
         )
 
 
 def content_between(table: DataFrame, above: Vector, upto: Vector) -> Content:
     """Of a table's entries that are between two vectors.
 
-    What lies beyond the archive's own vector is of a batch that was cut off before the state had
+    Entries beyond the archive's own vector are of a batch that was cut off before the state had
     it: it comes again.
     """
     between = F.lit(False)
@@ -126,7 +125,7 @@ def _label(keys: Column) -> Column:
     """Names of streams as their folders say them; each is worked out once a batch."""
     import pandas as pd
 
-    # PySpark goes by the annotations, so it must be able to look them up.
+    # PySpark uses the annotations, so it must be able to look them up.
     def labels(keys: pd.Series) -> pd.Series:
         return keys.map({key: label_of(key) for key in keys.unique()})
 

@@ -1,4 +1,4 @@
-"""What Spark raises, and the one line of it that says what went wrong."""
+"""Errors of Spark, and the one line in each that says what went wrong."""
 
 import re
 from typing import Any, Final
@@ -32,7 +32,7 @@ def told(error: Exception) -> str:
 
 
 def _full_disk(error: Exception) -> str:
-    """What to say of an error that a full disk made, wherever in a task; empty: of another one."""
+    """Text about an error of a full disk, anywhere in a task; empty: it has another cause."""
     said = "\n".join([str(error), *_causes(error)])
     found = next((words for words in _FULL if words in said), "")
     if not found:
@@ -46,7 +46,7 @@ def _full_disk(error: Exception) -> str:
 
 
 def _causes(error: Exception) -> list[str]:
-    """What Java's exceptions say that led to this one."""
+    """Texts of the Java exceptions that caused this one."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     found: list[str] = []
     while java is not None and len(found) < _CAUSES_MAX:
@@ -56,5 +56,5 @@ def _causes(error: Exception) -> list[str]:
 
 
 def is_missing_file(error: Exception) -> bool:
-    """Whether a file went between listing it and reading it."""
+    """True if a file was deleted between listing it and reading it."""
     return "FILE_NOT_EXIST" in str(error) or "FileNotFoundException" in str(error)

@@ -4,9 +4,9 @@
     replace   one file put in the place of another, or where none was, in one step
 
 On this machine both are steps of the kernel, and what they publish is on the disk before: neither
-kill -9 nor a power cut shows a half of either.  Elsewhere they are what Hadoop's file system makes
-of them: of HDFS the same; an object store puts each object there in one step, but has no step that
-removes the old name with it, and that is why every move here may be done twice.
+kill -9 nor a power cut shows a half of either.  Elsewhere they are steps of Hadoop's file system.
+HDFS does the same.  An object store creates each object in one step, but cannot remove the old name
+in the same step; that is why every move here may be done twice.
 
 Paths are relative to the folder, with ``/`` between their parts.
 """
@@ -56,7 +56,7 @@ class FileSize:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a Parquet file says, which stands at its end.
+    """Footer of a Parquet file, which stands at its end.
 
     Attributes:
         rows: how many it has.
@@ -70,18 +70,18 @@ class Footer:
 
 
 class Folder(Protocol):
-    """What is done with an archive's folder besides reading and writing Parquet."""
+    """Operations on an archive's folder, besides reading and writing Parquet."""
 
     def url(self, path: str = "") -> str:
         """As Spark takes it."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """What stands directly in ``path``, ascending; nothing if it is not there."""
+        """Names directly in ``path``, ascending; none if it does not exist."""
         ...
 
     def files(self, path: str) -> list[FileSize]:
-        """All files anywhere below ``path``, ascending; none if it is not there."""
+        """All files anywhere below ``path``, ascending; none if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -94,10 +94,10 @@ class Folder(Protocol):
         ...
 
     def digest(self, path: str) -> tuple[int, str]:
-        """How many bytes a file has, and their SHA-256, in hexadecimal; all of them are read.
+        """Size of a file in bytes, and its SHA-256 in hexadecimal; the whole file is read.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: it does not exist.
             FolderError: it cannot be read.
         """
         ...
@@ -399,7 +399,7 @@ class HadoopFolder:
 
 
 def _is_whole(statistics: Any) -> bool:
-    """Whether a column's statistics bound all of its rows."""
+    """True if a column's statistics bound all of its rows."""
     return statistics is not None and statistics.has_min_max and statistics.null_count == 0
 
 

@@ -1,15 +1,15 @@
-"""Which files hold the published entries, as they were when they were read back.
+"""The ledger: the files that hold the published entries, as they were when they were read back.
 
     state …12.json     {…, ledger: {path: "_archive/ledger/…", sha256: …}}
     ledger/…12-….json  a row each: path, bytes, SHA-256, entries, first and last ms of their IDs
 
 Publishing writes a new ledger before the state that names it, so a ledger never changes, and the
-state vouches for it.  A file that is deleted, cut off, changed, or replaced by another sound one is
-none of those that the ledger names: nothing is trimmed because of it, and nothing is read from it
-as if it were whole.
+state has its checksum.  A file that is deleted, cut off, changed, or replaced by another sound one
+is none of those that the ledger names: nothing is trimmed because of it, and nothing is read from
+it as if it were whole.
 
-    faults        every byte is read again and compared; what precedes a trim
-    missing       existence and length only; what precedes a reading
+    faults        every byte is read again and compared; before a trim
+    missing       existence and length only; before a reading
 """
 
 import hashlib
@@ -55,7 +55,7 @@ class Noted:
     last_ms: int | None
 
     def may_hold(self, first_ms: int, last_ms: int) -> bool:
-        """Whether entries between two moments, both included, may be in it."""
+        """True if entries between two times, both included, may be in it."""
         begins_later = self.first_ms is not None and self.first_ms > last_ms
         ends_before = self.last_ms is not None and self.last_ms < first_ms
         return not (begins_later or ends_before)
@@ -73,7 +73,7 @@ Ledger = Mapping[str, Noted]
 
 
 def note_all(folder: Folder, paths: Iterable[str]) -> dict[str, Noted]:
-    """What there is to know about Parquet files; each is read now.
+    """Note length, SHA-256 and content of Parquet files; each is read now.
 
     Raises:
         FolderError: one of them cannot be read.
@@ -143,7 +143,7 @@ def missing(folder: Folder, files: Iterable[Noted], *, moving: Mapping[str, str]
 
 
 def faults(folder: Folder, files: Iterable[Noted], *, moving: Mapping[str, str]) -> list[str]:
-    """Which files are not as noted, in words; each is read from its first byte to its last.
+    """Texts about files that are not as noted; each file is read from its first byte to its last.
 
     Args:
         moving: as of ``missing``.
@@ -179,7 +179,7 @@ def damaged(folder: Folder, found: Collection[str], *, outcome: str) -> DamagedA
 
     Args:
         found: of ``missing`` or ``faults``.
-        outcome: what was not done because of it, as a sentence.
+        outcome: sentence that says what was not done because of it.
     """
     names = [*list(found)[:NAMES_MAX]]
     if len(found) > NAMES_MAX:

@@ -1,7 +1,7 @@
 """The moves that publish files: decided in one step, done one after the other, each once or twice.
 
-What the new files replace - segments, and the small files that were merged - is removed when they
-stand in their places, and after nothing else.
+The segments and the merged small files, which the new files replace, are removed only when the new
+files stand in their places.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ def finish(folder: Folder, state: State) -> State:
     """Do what is left of the moves that were decided; nothing if there are none.
 
     Raises:
-        ArchiveError: new files are missing; what they are to replace is still there.
+        ArchiveError: new files are missing; the files that they are to replace still exist.
     """
     publication = state.publication
     if publication is None:
@@ -35,7 +35,7 @@ def finish(folder: Folder, state: State) -> State:
 
 
 def do_move(folder: Folder, publication: Publication, move: Move) -> None:
-    """What is left of one partition's moves."""
+    """Do those of one partition's moves that are not done yet."""
     for path in move.hide:
         if folder.exists(path):
             folder.replace(path, f"{OLD}/{publication.number}/{path}")
@@ -63,7 +63,7 @@ def _check_moved(folder: Folder, publication: Publication) -> None:
 
 
 def clear(folder: Folder, state: State) -> None:
-    """Remove what programs left that were killed; only for who has committed a state itself."""
+    """Remove remains of killed programs; only for a program that has committed a state itself."""
     named = {segment.path for segment in state.segments}
     for name in folder.names(SEGMENTS):
         if f"{SEGMENTS}/{name}" not in named:

@@ -3,8 +3,8 @@
     rate 100           row 0 at 0 s, row 100 at 1 s, …
     speed-up 60        what was written a minute after the first row, a second after it
 
-A clock starts with the first row that is really written: what an earlier run had written, and is
-only found to be there, takes no time.
+A clock starts with the first row that is really written: rows that an earlier run has written take
+no time.
 """
 
 import time
@@ -19,17 +19,17 @@ import pyarrow as pa
 SLICE_SECONDS: Final = 0.1
 # So much is written together while all of it is there already; the first that is not comes early.
 KNOWN_SECONDS: Final = 1.0
-# A rate is there to spare who takes the rows: after a stop, so much is made up for, and no more.
+# A rate is to spare the nodes: after a stop, at most this delay is made up for.
 LATE_SECONDS_MAX: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How fast.
+    """Speed of a run.
 
     Attributes:
         per_second: rows, or milliseconds of the rows' times.
-        by_time: whether it is the latter.
+        by_time: it is the latter.
     """
 
     per_second: float
@@ -38,13 +38,13 @@ class Pacing:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Where a task stands in a run.
+    """Position of a task in a run.
 
     Attributes:
-        pacing: None: as fast as it goes.
+        pacing: None: as fast as possible.
         anchor: a moment, in seconds since 1970, and the value that was due then; None: nothing was
             written yet.
-        rows_before: that the run has had before this task's.
+        rows_before: number of the run's rows before this task's.
     """
 
     pacing: Pacing | None
@@ -74,11 +74,11 @@ class Clock:
 
     @property
     def is_running(self) -> bool:
-        """Whether rows are waited for; or never will be."""
+        """True if the clock runs, or is never needed as nothing is paced."""
         return self.pacing is None or self.anchor is not None
 
     def note(self, value: float, *, is_new: bool) -> None:
-        """While the clock does not run: what was due at ``value`` is written, or was there."""
+        """While the clock does not run: the row due at ``value`` was written now, or before."""
         if is_new:
             self.anchor = (time.time(), value)
         self.slice_seconds = SLICE_SECONDS if is_new else KNOWN_SECONDS

@@ -1,4 +1,4 @@
-"""Archived entries become files that readers see, and many small files become one.
+"""Publishing: archived entries become files that readers see, and many small files become one.
 
     segments/a  segments/b          stream=EWR/date=…/part-3-0   part-5-1   (small)
             \\       |                         |            |
@@ -8,13 +8,14 @@
                               |
     old files → old/…, x.parquet → stream=EWR/date=…/part-7-0.parquet
 
-Killed before the moves are decided, nothing has changed; afterwards, the next program does those
-that are not done: each may be done twice.  Nothing is lost and nothing doubled either way.
+After a kill before the moves are decided, nothing has changed.  After a later one, the next program
+does the moves that are not done: each may be done twice.  Nothing is lost or doubled in either
+case.
 
-For a reader who lists the partitions' folders, entries appear file by file, and each file is there
-whole or not at all.  Where small files are merged, they go before the merged one comes, in two or a
-few renames: who lists in between misses their entries, and never sees any twice.  Who had listed
-before, and opens a file that went, gets an error, and reads again.
+For a reader that lists the partitions' folders, entries appear file by file, and each file is whole
+or does not exist.  Merged small files are moved away before the merged one appears, in two or a few
+renames.  A reader that lists in between misses their entries, and never sees any twice.  A reader
+that listed before, and opens a file that was moved, gets an error, and has to read again.
 """
 
 import math
@@ -106,12 +107,12 @@ class Merging:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became visible.
+    """Counts of what became visible.
 
     Attributes:
         entries: of segments.
         files: that were written.
-        merged: files that went into those.
+        merged: files that were merged into those.
     """
 
     entries: int = 0
@@ -121,12 +122,12 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What one partition gets.
+    """Partition that gets new files.
 
     Attributes:
         key, date: the stream and the day.
         entries: how many are new.
-        entries_bytes: how many bytes they will take, about.
+        entries_bytes: about how many bytes they will take.
         first_ms, last_ms: of their IDs.
         merged: files that are written again with them.
         merged_bytes: the size of those.
@@ -145,7 +146,7 @@ class _Target:
 def write_segment(folder: Folder, entries: DataFrame) -> Segment | None:
     """The entries, which have the files' columns, in a segment that no state names yet.
 
-    None: there were none, as the tasks told that read and write them.
+    None: there were none, as the tasks that read and write them reported.
 
     Raises:
         NotReadBackError: they are not all there as they were written.
@@ -346,15 +347,12 @@ def _write(
 def _content(
     spark: "SparkSession", folder: Folder, state: State, targets: Sequence[_Target]
 ) -> Content:
-    """What new files must hold: what was in the segments when they were written, and what is in
-    the files that are merged."""
+    """Content that the new files must have.
+
+    It is that of the segments when they were written, and that of the files that are merged.
+    """
     columns = FILE_SCHEMA.fieldNames()
-    total = NOTHING
-    for segment in state.segments:
-        digest = segment.digest
-        if digest is None:
-            digest = content_of(_of_segments(spark, folder, [segment]).select(*columns)).digest
-        total += Content(segment.entries, digest)
+    total = sum((segment.content for segment in state.segments), start=NOTHING)
     merged = [path for target in targets for path in target.merged]
     if merged:
         total += content_of(_of_files(spark, folder, merged).select(*columns))

@@ -1,12 +1,12 @@
-"""What tasks wrote counts as written when it was read back.
+"""Reading back: files of tasks count as written only when they were read back.
 
-    tasks     write files, and tell how many rows they write and a digest of them
+    tasks     write files, and report how many rows they write and a digest of them
     driver    sees the files, and in their footers as many rows
     tasks     read the files that the driver sees: as many rows, with this digest
 
-The driver never takes what it sees for what was written: where it shares no file system with the
-tasks, it sees nothing, and that is not an empty batch.  Who removes something because it stands
-elsewhere now (trims a stream, replaces a file) does so after this, and not before.
+The driver never takes what it sees for what was written: if it shares no file system with the
+tasks, it sees nothing, and that is not an empty batch.  A program that removes something because
+it has been written elsewhere (trims a stream, replaces a file) does so after this, not before.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _TIMES: Final = "spark.sql.parquet.outputTimestampType"
 
 
 class NotReadBackError(ArchiveError):
-    """What was written is not what is there.  The text says what is, and what to do."""
+    """The files are not as they were written.  The text says what they are, and what to do."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def write_parquet(frame: DataFrame, folder: Folder, path: str) -> tuple[Content,
     """Write a frame to a folder that is not there yet, and read it back.
 
     Returns:
-        What was written, and the files that hold it.
+        The written content, and the files that hold it.
 
     Raises:
         NotReadBackError: something else is there.
@@ -76,7 +76,7 @@ def read_back(
 
     Args:
         schema: of the files, with the columns of partitions.
-        columns: that ``written`` is told of.
+        columns: the columns that ``written`` is about.
 
     Raises:
         NotReadBackError: they hold something else.
@@ -105,7 +105,7 @@ def read_back(
 def _error(folder: Folder, path: str, written: Content, found: str) -> NotReadBackError:
     return NotReadBackError(
         f"{written.rows} rows with digest {written.digest:016x} were written to "
-        f"{folder.url(path)}, and {found}. Nothing was committed, replaced or trimmed. See that "
-        "the folder is on storage that this program and all of Spark's workers share, and that "
-        "nobody else changes it; then run again"
+        f"{folder.url(path)}, and {found}. Nothing was committed, replaced or trimmed. Make sure "
+        "that the folder is on storage that this program and all of Spark's workers share, and "
+        "that no other program changes it; then run again"
     )

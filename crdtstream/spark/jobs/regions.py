@@ -1,20 +1,19 @@
 """All regions of a database, each reached by an address of its own.
 
-The source reads from whichever region answers; a job that compares regions, or measures the ways
-between them, must know whom it asks.  So every address that was given is asked who it is, and the
-peers that these name must be among them, or answer where their peers find them: a region that was
-forgotten would make "all regions agree" worth nothing.  A job that tells of what there is may note
-who does not answer, and go on.
+The source reads from any region that answers.  A job that compares regions, or measures the ways
+between them, must know which one it asks.  So every given address is asked for its region.  The
+peers that these regions name must be among them, or answer where their peers find them: a region
+that was forgotten would make "all regions agree" worth nothing.  A job that only reports may note
+the regions that do not answer, and go on.
 """
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -22,12 +21,12 @@ from pyspark.errors import PySparkException
 
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import NodesOptions
-from crdtstream.spark.vectors import Vector, beyond, told_lost, vector_of, within
+from crdtstream.spark.vectors import Ends, Vector, beyond, told_lost, vector_of
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, query_pb2
 
 _T = TypeVar("_T")
 
-# For a node that nobody has heard of yet: it is there, or the address is wrong.
+# For a node that has not answered yet: either it runs, or the address is wrong.
 FIND_SECONDS_MAX: Final = 10.0
 NOTED_SECONDS_MAX: Final = 3.0
 CALL_SECONDS_MAX: Final = 10.0
@@ -39,17 +38,17 @@ class RegionsError(Exception):
 
 
 class Absence(Enum):
-    """What it means that a region does not answer."""
+    """Treatment of a region that does not answer."""
 
     # An error, which names it.
     REFUSED = "refused"
-    # It is left out, and ``Regions.absent`` tells of it.
+    # It is left out, and ``Regions.absent`` names it.
     NOTED = "noted"
 
 
 @dataclass(frozen=True, slots=True)
 class RegionAddress:
-    """Where one region is reached."""
+    """Address at which one region is reached."""
 
     region: int
     address: str
@@ -60,7 +59,7 @@ class Regions:
 
     Attributes:
         addresses: of those that answered, ascending by region.
-        absent: what did not answer, an address or a region, and why.
+        absent: addresses or regions that did not answer, and why.
         database_id: which database, by its name.
         nodes: as they were given, with the database's identity.
     """
@@ -86,17 +85,12 @@ class Regions:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self._nodes.close()
 
     @property
     def database_uid(self) -> str:
-        """Which database, by its identity."""
+        """Identity of the database."""
         return self.nodes.database_uid
 
     @property
@@ -118,7 +112,7 @@ class Regions:
         return self._together(asked)
 
     def statuses(self) -> dict[int, admin_pb2.StatusReply]:
-        """What every node says of itself now, by region, ascending.
+        """Status that every node reports now, by region, ascending.
 
         Raises:
             RegionsError: one of them does not answer; the text names it.
@@ -140,7 +134,7 @@ class Regions:
 
     @contextmanager
     def _absences(self, who: str) -> Iterator[None]:
-        """Takes note of who does not answer, if that is no error."""
+        """Note a region that does not answer, if that is no error."""
         try:
             yield
         except (RegionsError, NodesError) as error:
@@ -149,29 +143,29 @@ class Regions:
             self.absent[who] = str(error)
 
     def _seconds_max(self, seconds: float) -> float:
-        """How long a node is waited for that may never come."""
+        """Longest wait for a node that may never answer."""
         return seconds if self._absence is Absence.REFUSED else NOTED_SECONDS_MAX
 
     def applied(self) -> dict[int, Vector]:
-        """What each region has applied by now, durable or not: all that a read can have shown."""
-        return {region: vector_of(status.vv) for region, status in self.statuses().items()}
+        """Version vector of each region, durable or not: all that a read can have shown."""
+        return {region: _applied(status) for region, status in self.statuses().items()}
 
     def durable(self) -> dict[int, Vector]:
-        """What each region has and cannot lose."""
-        return {region: vector_of(status.durable_vv) for region, status in self.statuses().items()}
+        """Durable version vector of each region."""
+        return {region: _durable(status) for region, status in self.statuses().items()}
 
     def wait_until_durable(self, wanted: Vector, *, seconds_max: float) -> None:
         """Return when every region has ``wanted`` and cannot lose it.
 
         Raises:
-            RegionsError: time was over, and the text says which region lacks what; or a removed
-                region lost some of it, so that no region will ever have it.
+            RegionsError: the time expired, and the text says which region lacks what; or some of it
+                is lost, with a removed region or a folder, so that no region will ever have it.
         """
-        self._wait(lambda status: vector_of(status.durable_vv), wanted, seconds_max)
+        self._wait(_durable, wanted, seconds_max)
 
     def wait_until_applied(self, wanted: Vector, *, seconds_max: float) -> None:
         """Return when every region has applied ``wanted``; errors as of ``wait_until_durable``."""
-        self._wait(lambda status: vector_of(status.vv), wanted, seconds_max)
+        self._wait(_applied, wanted, seconds_max)
 
     def _wait(
         self,
@@ -182,8 +176,13 @@ class Regions:
         deadline = time.monotonic() + seconds_max
         while True:
             statuses = self.statuses()
-            _refuse_lost(wanted, statuses.values())
-            vectors = {region: vector(status) for region, status in statuses.items()}
+            positions = self.each(lambda node: node.position(read=wanted))
+            _refuse_lost(wanted, positions.values())
+            unheard = {region: position.unheard for region, position in positions.items()}
+            vectors = {
+                region: _without(vector(status), unheard.get(region, ()))
+                for region, status in statuses.items()
+            }
             lacking = {region: beyond(wanted, one) for region, one in vectors.items()}
             if not any(lacking.values()):
                 return
@@ -249,10 +248,7 @@ class Regions:
                 if passing and time.monotonic() < deadline:
                     time.sleep(POLL_SECONDS)
                     continue
-                raise RegionsError(
-                    f"{whose} at {address} does not answer: {error.details()}. "
-                    "Start it, or give an address at which it is reached from here"
-                ) from error
+                raise RegionsError(f"{whose} at {address} {_told(error)}") from error
             if not reply.database_uid:
                 if time.monotonic() < deadline:
                     time.sleep(POLL_SECONDS)
@@ -275,24 +271,43 @@ class Regions:
 
 @contextmanager
 def told_as(own: type[Exception]) -> Iterator[None]:
-    """What goes wrong with regions below, as a job's own error.
+    """Raise errors of regions in the block as a job's own error.
 
-    Of the error of a task Spark tells a great deal, and the reason somewhere in it.
+    Spark's text about the error of a task is long, and has the reason somewhere in it.
     """
     try:
         yield
     except (RegionsError, NodesError) as error:
         raise own(str(error)) from error
     except PySparkException as error:
-        reason = re.search(r"(?:NodesError|OtherDatabaseError): (.+)", str(error))
+        reason = re.search(
+            r"(?:NodesError|UnansweredError|OtherDatabaseError|DataLossError): (.+)", str(error)
+        )
         if reason is None:
             raise
         raise own(f"a region could not be read: {reason.group(1)}") from error
 
 
 def nodes_at(options: NodesOptions, address: str) -> Nodes:
-    """The query service of the one node at ``address``; to be closed by who asked for it."""
+    """The query service of the one node at ``address``; to be closed by the caller."""
     return Nodes.of(replace(options, addresses=(address,)))
+
+
+def _told(error: grpc.RpcError) -> str:
+    """The reason why a node has not reported its status, and what to do."""
+    match error.code():
+        case grpc.StatusCode.UNAUTHENTICATED:
+            return f"takes no call: {error.details()}. Give a user, and the file of its password"
+        case grpc.StatusCode.PERMISSION_DENIED:
+            return (
+                f"does not report its status: {error.details()}. This job asks for it: give the"
+                " user the right +info, or show an operator's certificate"
+            )
+        case _:
+            return (
+                f"does not answer: {error.details()}. Start it, or give an address at which it is"
+                " reached from here"
+            )
 
 
 def _peers(replies: Iterable[admin_pb2.StatusReply]) -> list[tuple[int, str, int]]:
@@ -314,19 +329,31 @@ def _one_database(replies: Mapping[str, admin_pb2.StatusReply]) -> tuple[str, st
     return ids.pop()
 
 
-def _refuse_lost(wanted: Vector, statuses: Iterable[admin_pb2.StatusReply]) -> None:
+def _applied(status: admin_pb2.StatusReply) -> Vector:
+    return vector_of(status.vv, status.token)
+
+
+def _durable(status: admin_pb2.StatusReply) -> Vector:
+    return vector_of(status.durable_vv, status.durable_token)
+
+
+def _without(vector: Vector, unheard: Collection[int]) -> Vector:
+    """Of regions whose incarnation is not known at a node, it has nothing that is meant."""
+    return vector.at({region: n for region, n in vector.items() if region not in unheard})
+
+
+def _refuse_lost(wanted: Vector, positions: Iterable[query_pb2.Position]) -> None:
     """
     Raises:
-        RegionsError: some of it is beyond the cut of a removed region, so nobody will have it.
+        RegionsError: some of it exists nowhere, so no region will have it.
     """
-    ends = {
-        region: query_pb2.EndOfRegion(region=region, last_n=n, why="was removed")
-        for status in statuses
-        for region, n in vector_of(status.cuts).items()
-    }
-    lost = beyond(wanted, within(wanted, ends))
-    if lost:
-        raise RegionsError("; ".join(told_lost(ends[region]) for region in lost))
+    ends = Ends()
+    for position in positions:
+        ends.hear(position, wanted)
+    lost = beyond(wanted, ends.within(wanted))
+    told = [told_lost(end) for region in lost if (end := ends.of(region, wanted)) is not None]
+    if told:
+        raise RegionsError("; ".join(told))
 
 
 def _lacking_text(
@@ -338,6 +365,6 @@ def _lacking_text(
         for origin, n in lacks.items()
     ]
     return (
-        f"the regions did not come together within {seconds_max:g} s: {'; '.join(parts)}. "
+        f"not all regions caught up within {seconds_max:g} s: {'; '.join(parts)}. "
         "See whether links are down or paused (crdtstream status), or wait longer"
     )

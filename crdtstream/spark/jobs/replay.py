@@ -1,21 +1,21 @@
-"""An archive back into streams: by time, stream and condition, at a rate, each entry once.
+"""Replays an archive into streams: by time, stream and condition, at a rate, each entry once.
 
     plan      which entries: those up to a vector, so that an archive that grows changes nothing;
               cut by time into chunks of about as many entries
     chunk k   read, sorted by ID, appended as "replay:<id>:<partition>", batch k, row 0, 1, …
     done k    noted, and the next one begins
 
-What is numbered alike is appended once, in whatever region: a replay that was killed, and is run
-again with its id, goes on in the chunk it was in, and what it had appended of it is there already.
+Rows with the same number are appended once, in any region.  So a replay that was killed, and is run
+again with its ID, goes on in the chunk it was in, and does not append again what it has appended.
 
-An archive may be replayed into any database, its own or another one.  What is noted of a replay is
-true of the one that it was begun in, which the plan names; see ``replay_plan``.
+An archive may be replayed into any database, its own or another one.  The notes of a replay are
+true in the database that it was begun in, which the plan names; see ``replay_plan``.
 
-Each stream's entries come in the order of their IDs.  With a rate, or a speed-up of the original
-times, one task appends them all, in one order over all streams, as it was written; at full speed,
-several tasks do, each with its own streams.
+Each stream's entries are appended in the order of their IDs.  With a rate, or a speed-up of the
+original times, one task appends them all, in one order over all streams, as they were written.  At
+full speed several tasks append, each to its own streams.
 
-Entries get new IDs and dots, as whatever is appended does; what they hold is the same, byte for
+Entries get new IDs and dots, as all that is appended does; their content is the same, byte for
 byte.  ``id_field`` keeps the old ID in a field of this name.
 """
 
@@ -63,14 +63,14 @@ from crdtstream.spark.lanes import Lanes, Producer
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import RowOrder, SinkOptions
 from crdtstream.spark.sink import by_stream
-from crdtstream.spark.vectors import Vector
+from crdtstream.spark.vectors import Vector, beyond, join
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["ArchiveError", "ReplayError", "ReplayOptions", "ReplayOutcome", "replay"]
 
-# What one Spark job sorts and appends, and what is read again after a kill.  Tests set it.
+# Entries that one Spark job sorts and appends, and that are read again after a kill.  Tests set it.
 CHUNK_ENTRIES = 200_000
 CHUNKS_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 8
@@ -81,7 +81,7 @@ _DONE_SCHEMA: Final = "appended long, known long, anchor_s double, anchor double
 
 
 def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
-    """Append what an archive holds to streams; what an earlier run of it appended, not again.
+    """Append the entries of an archive to streams, except those that an earlier run appended.
 
     Raises:
         ArchiveError: there is no archive, or the replay cannot go on; run again, it goes on where
@@ -98,8 +98,12 @@ def replay(spark: "SparkSession", options: ReplayOptions) -> ReplayOutcome:
         raise ReplayError(f"Spark failed: {told(error)}") from error
 
 
+# By what an entry of an archive is known.
+_ENTRY: Final = ["origin", "dot", "id"]
+
+
 class _Done(NamedTuple):
-    """What a chunk's tasks did; ``anchor``: see ``Pace``."""
+    """Counts of a chunk's tasks; ``anchor``: see ``Pace``."""
 
     appended: int = 0
     known: int = 0
@@ -117,9 +121,7 @@ class _Replay:
             self._what = what_of(options) | {"database": nodes.position().database_id}
             self._nodes = replace(options.nodes, database_uid=nodes.database_uid)
         self._folder: Folder = folder_at(spark, options.path)
-        self._id = options.replay_id or derived_id(
-            self._folder, self._what, self._nodes.database_uid
-        )
+        self._id = options.replay_id or derived_id(self._what, self._nodes.database_uid)
         self._home = f"{REPLAYS}/{self._id}"
         self._pacing = _pacing(options)
         # Listed once, as an archive may have very many files.
@@ -129,6 +131,8 @@ class _Replay:
         self._check_archive()
         plan = self._plan()
         first = self._chunks_done()
+        if first < plan.chunks:
+            self._refuse_growth(plan)
         entries = known = 0
         anchor: tuple[float, float] | None = None
         for chunk in range(first, plan.chunks):
@@ -167,12 +171,12 @@ class _Replay:
         except FileNotFoundError:
             plan = self._new_plan()
             self._folder.create(path, plan.to_json())
-        check_plan(self._folder, self._id, plan, self._what, self._nodes.database_uid)
+        check_plan(self._id, plan, self._what, self._nodes.database_uid)
         return plan
 
     def _new_plan(self) -> Plan:
-        vector = self._vector()
-        chosen = self._chosen(vector)
+        vector, past = self._vector()
+        chosen = self._chosen(vector, past)
         copies = self._find_copies(chosen)
         entries = self._without_copies(chosen, copies)
         total = entries.count()
@@ -188,23 +192,44 @@ class _Replay:
         return Plan(
             what=self._what | {UID: self._nodes.database_uid},
             vector=vector,
+            beyond=past,
             partitions=1 if self._pacing is not None else partitions,
             entries=total,
             bounds=tuple(bounds),
             copies=copies,
         )
 
-    def _vector(self) -> Vector:
-        """Up to where the archive is, now."""
+    def _refuse_growth(self, plan: Plan) -> None:
+        """
+        Raises:
+            ReplayError: the archive has entries that cannot be told from those of the plan.
+        """
+        state = load(self._folder)
+        if state is None:
+            return
+        unclear = beyond(plan.beyond, plan.vector)
+        grown = beyond(state.published, plan.vector)
+        if state.beyond == plan.beyond and not unclear.keys() & grown.keys():
+            return
+        raise ReplayError(
+            f"replay {self._id!r} was begun before the archive took note of effects that exist"
+            f" nowhere (up to {state.beyond.token}), or before it had others with the same numbers:"
+            " it is unknown which entries are still to be appended. Give another replay_id, which"
+            " appends all"
+        )
+
+    def _vector(self) -> tuple[Vector, Vector]:
+        """Up to where the archive is now, and its entries of regions whose effects end before."""
         state = load(self._folder)
         if state is not None:
-            return state.published
-        # A copy of the published files alone: nobody adds to it while it is read.
+            return state.published, state.beyond
+        # A copy of the published files alone: no program adds to it while it is read.
         dots = read_archive(self._spark, self._options.path).groupBy("origin")
-        return {row.origin: row.dot for row in dots.agg(F.max("dot").alias("dot")).collect()}
+        rows = dots.agg(F.max("dot").alias("dot")).collect()
+        return Vector({row.origin: row.dot for row in rows}), Vector()
 
-    def _chosen(self, vector: Vector) -> DataFrame:
-        """The entries of the archive that are meant, up to a vector."""
+    def _chosen(self, vector: Vector, past: Vector) -> DataFrame:
+        """The entries of the archive that are meant: up to a vector, or what it had beyond."""
         options = self._options
         entries = read_archive(
             self._spark,
@@ -214,7 +239,7 @@ class _Replay:
             end_ms=options.end_ms,
         )
         covered = F.lit(False)
-        for origin, dot in vector.items():
+        for origin, dot in join([vector, past]).items():
             covered = covered | ((F.col("origin") == origin) & (F.col("dot") <= dot))
         entries = entries.where(covered)
         if not options.where:
@@ -236,7 +261,8 @@ class _Replay:
             return 0
         produced = chosen.where(F.col("idempotent_id").isNotNull())
         kept = each_message_once(produced)
-        copies = produced.join(kept, ["origin", "dot"], "left_anti").select("origin", "dot")
+        # The ID as well: a region may have given the number twice, see ``State.beyond``.
+        copies = produced.join(kept, _ENTRY, "left_anti").select(_ENTRY)
         check_shared(self._spark, self._folder, self._home, outcome="Nothing was appended")
         path = f"{self._home}/copies"
         # Of a run that was killed before it had a plan.
@@ -245,11 +271,13 @@ class _Replay:
         return written.rows
 
     def _copies(self) -> DataFrame:
-        reader = self._spark.read.schema("origin int, dot long")
-        return reader.parquet(self._folder.url(f"{self._home}/copies"))
+        return self._spark.read.parquet(self._folder.url(f"{self._home}/copies"))
 
     def _without_copies(self, entries: DataFrame, copies: int) -> DataFrame:
-        return entries.join(self._copies(), ["origin", "dot"], "left_anti") if copies else entries
+        if not copies:
+            return entries
+        named = self._copies()
+        return entries.join(named, named.columns, "left_anti")
 
     # --- Chunks -------------------------------------------------------------------------------
 
@@ -274,7 +302,9 @@ class _Replay:
         """Append a chunk's entries; reads the archive again while its files change."""
         for attempt in range(READS_MAX):
             if self._entries is None:
-                self._entries = self._without_copies(self._chosen(plan.vector), plan.copies)
+                self._entries = self._without_copies(
+                    self._chosen(plan.vector, plan.beyond), plan.copies
+                )
             try:
                 return self._append_once(_chunk_of(self._entries, plan, chunk), plan, chunk, pace)
             except SPARK_ERRORS as error:
@@ -328,7 +358,7 @@ class _Replay:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What each task does with its rows; sent to where they are."""
+    """Work of each task on its rows; it is sent to the workers."""
 
     sink: SinkOptions
     producer: str
@@ -349,7 +379,7 @@ class _Task:
                     targets = batch.column("target")[part.start : part.stop]
                     lanes.append(by_stream(targets, encoded[part.start : part.stop]))
                     if not clock.is_running:
-                        # What an earlier run had appended is not waited for.
+                        # Rows that an earlier run had appended need no wait.
                         lanes.wait()
                         clock.note(part.value, is_new=lanes.appended > 0)
             lanes.wait()
@@ -365,7 +395,7 @@ class _Task:
 
 
 def _encoded(batch: pa.RecordBatch, id_field: bytes) -> pa.BinaryArray:
-    """Each entry's fields as RESP: as they were, or from the map where it tells all."""
+    """Each entry's fields as RESP: as they were, or from the map where that holds all."""
     raw = batch.column("raw")
     encoded = pc.coalesce(raw, encode_maps(batch.column("fields")))
     if not id_field:

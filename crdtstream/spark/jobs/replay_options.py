@@ -1,4 +1,4 @@
-"""What a replay's job is told, and what it tells."""
+"""Options and outcome of a replay's job."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class ReplayError(ArchiveError):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What to replay, and where to.
+    """Options of a replay: what to replay, and where to.
 
     Attributes:
         nodes: where to append.
@@ -21,14 +21,14 @@ class ReplayOptions:
         start_ms: of IDs, included; None: no bound.
         end_ms: of IDs, not included; None: no bound.
         where: a condition in SQL on the archive's columns, as ``fields['dest'] = 'LAX'``.
-        target: the stream that all entries go to; empty: to streams of their own names.
-        prefix: what goes before those names.
-        id_field: the field that keeps the entry's old ID; empty: none does.
-        rate: entries per second, at most; None: as fast as they are taken.
+        target: the stream to which all entries are appended; empty: to streams of their own names.
+        prefix: added before those names.
+        id_field: the field that keeps the entry's old ID; empty: no field does.
+        rate: entries per second, at most; None: as fast as possible.
         speedup: how many times as fast as they were written; None: as `rate` says.
-        replay_id: by what name this replay is known when it is run again; empty: made from what
-            is replayed and where to, the database included, so that the same command again does the
-            same replay, and nothing once that is done.
+        replay_id: the name by which this replay is known when it is run again; empty: made from
+            what is replayed and where to, the database included.  Then the same command continues
+            the same replay, and does nothing once that is done.
         each_message_once: leave out the second copy of a message that was written in two regions
             at once; see ``archive_reader.each_message_once``.
         partitions: how many tasks append at a time, without a rate; 0: as many as there are cores,
@@ -53,14 +53,14 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """What a run did.
+    """Outcome of a run.
 
     Attributes:
-        replay_id: by what name to run it again.
+        replay_id: the name by which to run it again.
         database_uid: identity of the database that it appends to.
         entries: appended by this run.
-        entries_known: that this run found appended already, by one before that was killed.
-        entries_total: that the replay is of.
+        entries_known: that an earlier run, which was killed, had appended already.
+        entries_total: of the replay.
         chunks: that this run did.
         chunks_total: of the replay.
     """

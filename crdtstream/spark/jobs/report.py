@@ -1,4 +1,4 @@
-"""What is in the streams, by windows of event time, and how the regions do: tables and a page.
+"""Report on the streams, by windows of event time, and on the regions: tables and a page.
 
     output/
       report.html     the page: complete in itself, nothing is loaded from anywhere, no script
@@ -6,7 +6,7 @@
       throughput/     per stream, origin region and window: entries
       lag/            per sample and directed pair of regions: replication lag
       regions/        per region: effects a second, and what it lacks
-      dead_letters/   pending entries that were handed out too often
+      dead_letters/   pending entries that were delivered too often
 
 The tables are Parquet.  Entries come from the regions, or from an archive; lag, effects a second
 and dead letters are of the present, from every region that answers; the page names the others.
@@ -55,14 +55,14 @@ class ReportError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What to report.
+    """Options of a report.
 
     Attributes:
         nodes: at least one region's address; the peers that it names are asked too.
         output: folder of the report, whose tables and page are replaced.
         streams: names or patterns as KEYS takes them; none: every stream.
         archive: folder of an archive to read the entries from; empty: the regions.
-        fields: numeric fields to look into.
+        fields: numeric fields to report on.
         window_seconds: length of a window; whole milliseconds.
         start_ms, end_ms: only entries of this time, the end not included; None: no bound.
         sample_seconds: how long the regions are watched.
@@ -110,7 +110,7 @@ class ReportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReportOutcome:
-    """What the report is about.
+    """Outcome of a report.
 
     Attributes:
         database_uid: identity of the database.
@@ -119,7 +119,7 @@ class ReportOutcome:
         streams: with entries in some window.
         entries: in windows.
         undated: entries whose IDs are no time up to the year 9999; they are in no window.
-        lag_ms_p99: the worst of any pair, over the last batches that came.
+        lag_ms_p99: the worst of any pair, over the last batches that arrived.
         lag_effects_max: the most that any region had yet to apply of another, in any sample.
         dead_letters: how many.
         page: the page's path or address.
@@ -256,7 +256,7 @@ class _Report:
             )
 
     def _narrow(self) -> DataFrame:
-        """What windows need of the entries, read once."""
+        """Columns of the entries that windows need, read once."""
         options = self._options
         bounds: Final = {"start_ms": options.start_ms, "end_ms": options.end_ms}
         if options.archive:
@@ -329,7 +329,7 @@ class _Report:
 
 
 def page_width(first_ms: int, last_ms: int, window_ms: int) -> int:
-    """How wide windows are on the page: a whole multiple of those of the tables."""
+    """Width of windows on the page: a whole multiple of those of the tables."""
     count = last_ms // window_ms - first_ms // window_ms + 1
     return -(-count // PAGE_WINDOWS_MAX) * window_ms
 

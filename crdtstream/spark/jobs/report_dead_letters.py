@@ -1,6 +1,6 @@
-"""Entries that were handed out again and again and that nobody acknowledges.
+"""Dead letters: entries that are delivered again and again and never acknowledged.
 
-What is pending is local to a region, so every region is asked, and an entry may come from several.
+Pending entries are local to a region, so every region is asked, and several may return one entry.
 Its fields are looked up in the same region: null if it was removed since.
 """
 
@@ -29,7 +29,7 @@ class DeadLetter:
     """A pending entry of one group in one region.
 
     Attributes:
-        consumer: None: nobody's, since its consumer was deleted.
+        consumer: None: it was deleted.
         delivered_ms: last.
         fields: as text; None if the entry is gone, or was not looked up.
     """
@@ -48,7 +48,7 @@ class DeadLetter:
 def find_dead_letters(
     regions: Regions, streams: Sequence[bytes], *, deliveries_max: int, looked_up_max: int
 ) -> list[DeadLetter]:
-    """What was handed out more than ``deliveries_max`` times, the worst first.
+    """Find entries that were delivered more than ``deliveries_max`` times, the worst first.
 
     Args:
         looked_up_max: how many are shown with their fields, in each region.
@@ -100,7 +100,7 @@ def _with_fields(node: Nodes, letter: DeadLetter) -> DeadLetter:
 
 
 def text_of(name: bytes) -> str:
-    """Bytes to be read by people; what is no UTF-8 shows as U+FFFD."""
+    """Bytes to be read by people; those that are no UTF-8 are shown as U+FFFD."""
     return name.decode("utf-8", "replace")
 
 
@@ -125,5 +125,5 @@ def dead_letters_table(spark: SparkSession, letters: Sequence[DeadLetter]) -> Da
 
 
 def moment_of(ms: int) -> datetime:
-    """XCLAIM TIME may have said anything; what is beyond the year 9999 is its end."""
+    """XCLAIM TIME may have set any time; one beyond the year 9999 becomes its end."""
     return datetime.fromtimestamp(min(ms, DATED_MS_MAX) / 1_000, UTC)

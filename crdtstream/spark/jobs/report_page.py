@@ -1,8 +1,7 @@
 """The report as one HTML page: complete in itself, without scripts, light or dark as the reader is.
 
-What stands in it comes from strangers - names of streams, fields and groups, values - and becomes
-markup nowhere; see ``crdtstream.page.markup``.  The page's own policy forbids scripts and loading,
-besides.
+Names of streams, fields and groups, and values, come from any client, and never become markup; see
+``crdtstream.page.markup``.  The page's own policy also forbids scripts and loading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -253,7 +252,7 @@ def _matrix_cell(link: LinkSample | None) -> Markup:
 
 def _letters(page: Page) -> Markup:
     more = page.letters_count - len(page.letters)
-    note = f"Pending entries that were handed out more than {page.deliveries_max} times."
+    note = f"Pending entries that were delivered more than {page.deliveries_max} times."
     if more:
         note += f" {more:,} more are in the table."
     rows = [
@@ -261,7 +260,7 @@ def _letters(page: Page) -> Markup:
             one.region,
             name_of(text_of(one.key)),
             name_of(text_of(one.group)),
-            "(nobody)" if one.consumer is None else name_of(text_of(one.consumer)),
+            "(deleted)" if one.consumer is None else name_of(text_of(one.consumer)),
             str(one.id),
             one.origin,
             f"{one.deliveries:,}",

@@ -17,13 +17,13 @@ from crdtstream.page.parts import (
 )
 from crdtstream.page.plots import Series, line_plot, short
 
-# More than these in a plot cannot be told apart.
+# More lines than these cannot be distinguished in a plot.
 ORIGINS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class FieldWindow:
-    """What the numbers of a field are in one window; None where there are none."""
+    """Statistics of a field's numbers in one window; None where there are no numbers."""
 
     start_ms: int
     entries: int
@@ -40,7 +40,7 @@ class FieldWindow:
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """What the page says of one stream.
+    """Part of the page about one stream.
 
     Attributes:
         first_ms, last_ms: of the entries in windows.

@@ -1,7 +1,7 @@
-"""How regions do at present: asked several times, as a single answer says little.
+"""Samples of the regions' present state: several, as a single one says little.
 
-lag is of each directed pair: what the target has yet to apply of the source, in effects, and how
-long the newest batch took, in milliseconds (with the difference of the two clocks in it).
+Lag is of each directed pair: how many effects of the source the target has yet to apply, and how
+many milliseconds the newest batch took (with the difference of the two clocks in it).
 """
 
 import json
@@ -31,7 +31,7 @@ REGIONS_SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What all regions said at about one moment; by region, ascending."""
+    """Status of all regions at about one moment; by region, ascending."""
 
     at_seconds: float
     statuses: Mapping[int, admin_pb2.StatusReply]
@@ -49,7 +49,7 @@ def take_samples(regions: Regions, *, seconds: float, interval_seconds: float) -
 
 @dataclass(frozen=True, slots=True)
 class LinkSample:
-    """One directed pair in one sample; a column of the table ``lag`` each, but for its time."""
+    """One directed pair in one sample; all attributes except the time are columns of ``lag``."""
 
     at_seconds: float
     source: int
@@ -102,7 +102,7 @@ def _link_sample(
 
 @dataclass(frozen=True, slots=True)
 class RegionSummary:
-    """What one region did from the first sample to the last; as the table ``regions`` has it."""
+    """Summary of one region from the first sample to the last: a row of the table ``regions``."""
 
     region: int
     address: str
@@ -112,7 +112,7 @@ class RegionSummary:
     issued_per_second: float
     applied_per_second: float
     effects_issued: int
-    vv: Vector
+    vv: Mapping[int, int]
     lacks: int
     keys: int
     clients: int

@@ -1,8 +1,8 @@
-"""Entries by windows of event time: how many, from where, and what a numeric field says.
+"""Entries by windows of event time: their number, their origins, statistics of numeric fields.
 
 An entry's time is the milliseconds of its ID.  Windows begin at whole multiples of their length,
-since 1970.  IDs that are no time of the years up to 9999 (clients may give any) are in no window;
-they are counted apart.
+since 1970.  IDs that are no time of the years up to 9999 (clients may choose any ID) are in no
+window; they are counted apart.
 """
 
 import json
@@ -22,7 +22,7 @@ PERCENTILES: Final = (0.5, 0.9, 0.95, 0.99)
 # With up to this number of different values in a window percentiles are exact; with more they are
 # off by at most one rank in this number.
 PERCENTILE_ACCURACY: Final = 10_000
-# What is taken for a number: as people and programs write them, without nan, inf, hex or suffixes.
+# Texts that are numbers: as people and programs write them, without nan, inf, hex or suffixes.
 _NUMBER: Final = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 
 
@@ -56,17 +56,9 @@ def read_streams(
     end_ms: int | None,
 ) -> DataFrame:
     """Entries from the database: ``stream``, ``ms``, ``origin``, ``fields``."""
-    security = nodes.security
     given = {
-        "nodes": ",".join(nodes.addresses),
-        "user": security.user,
-        "password": security.password,
-        "tls": "true" if security.tls else "false",
-        "tlsCaFile": security.tls_ca_file,
-        "tlsCertFile": security.tls_cert_file,
-        "tlsKeyFile": security.tls_key_file,
-        "failoverSeconds": f"{nodes.failover_seconds:f}",
-        # Where every lane begins, in this database alone.
+        **nodes.given(),
+        # The beginning of every lane, in this database alone.
         "startingOffsets": json.dumps(offset_of({}, nodes.database_uid)),
         "streams": ",".join(_as_option(pattern) for pattern in streams),
         "startingId": "" if start_ms is None else f"{start_ms}-0",
@@ -99,8 +91,11 @@ def read_archived(
 
 
 def narrowed(entries: DataFrame, fields: Iterable[StreamField], *, window_ms: int) -> DataFrame:
-    """What windows need of entries: ``stream``, ``ms``, ``origin``, ``width_ms`` of windows and, as
-    an array of (``field``, ``value``), the fields that anybody asks for."""
+    """Columns of entries that windows need.
+
+    They are ``stream``, ``ms``, ``origin``, ``width_ms`` of windows and, as an array of
+    (``field``, ``value``), the fields that are asked for.
+    """
     names = sorted({field.name for field in fields})
     values = [
         F.struct(F.lit(name).alias("field"), F.col("fields")[name].alias("value")) for name in names
@@ -122,7 +117,7 @@ def with_widths(narrow: DataFrame, widths: Sequence[tuple[str, int]]) -> DataFra
 
 
 def is_dated() -> Column:
-    """Whether an entry is in some window."""
+    """True where an entry is in some window."""
     return F.coalesce(F.col("ms").between(0, DATED_MS_MAX), F.lit(False))
 
 

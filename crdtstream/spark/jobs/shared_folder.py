@@ -1,11 +1,11 @@
-"""Do Spark's tasks and this program mean the same by a path?  Asked before a job writes there.
+"""Checks, before a job writes, that a path is the same folder for Spark's tasks and this program.
 
     tasks    write files with a random word       this program reads them
     program  writes files with a random word      tasks read them
 
-With workers on other machines, or in containers, a path may be another folder for each of them:
-what tasks write there, nobody would find again.  A worker that comes later is not asked; what it
-writes is missed when it is read back, see ``read_back``.
+With workers on other machines, or in containers, a path may be another folder for each of them;
+then files that tasks write there would not be found again.  A worker that joins later is not
+checked; if its files are elsewhere, reading back shows that they are missing, see ``read_back``.
 
 Where Spark runs in this program alone (``local[*]``), tasks are threads of its own, and no task is
 started for this.
@@ -40,7 +40,7 @@ def check_shared(spark: "SparkSession", folder: Folder, home: str, *, outcome: s
 
     Args:
         home: a path below the folder, where files may stand for a moment.
-        outcome: what is not done if they do not, as a sentence.
+        outcome: sentence that says what is not done if they do not.
 
     Raises:
         NotSharedError: they do not.
@@ -121,7 +121,7 @@ def _error(spark: "SparkSession", folder: Folder, what: str) -> NotSharedError:
 
 
 def _clear_at_workers(spark: "SparkSession", path: str, tasks: int) -> None:
-    """What tasks wrote stands where only they see it."""
+    """Delete the files that tasks wrote where only they see them."""
 
     def clear(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         shutil.rmtree(path, ignore_errors=True)

@@ -1,11 +1,11 @@
 """Tables of a report, put in the place of those of an earlier one.
 
     _draft-…/lag/part-….parquet      all tables, written and read back
-    lag/part-….parquet  →  _replaced-…/lag/…          then, table by table, the old files go
-    _draft-…/lag/part-…  →  lag/part-….parquet        and the new ones come
+    lag/part-….parquet  →  _replaced-…/lag/…          then, table by table, the old files move out
+    _draft-…/lag/part-…  →  lag/part-….parquet        and the new ones move in
 
 The old files are removed when all new ones stand in their places.  A program that is killed leaves
-``_draft-…`` or ``_replaced-…``, which readers pass over, as their names begin with ``_``; the next
+``_draft-…`` or ``_replaced-…``, which readers ignore, as their names begin with ``_``; the next
 report is whole again.
 """
 

@@ -1,4 +1,5 @@
-// go-redis, as services and KEDA use it.  PORT is the node's, PROTOCOL 2 or 3.
+// go-redis, as services and KEDA use it.  PORT is the node's, PROTOCOL 2 or 3; the same over TLS if
+// CERTIFICATES is set, see tls_test.go.
 package clients
 
 import (
@@ -16,11 +17,20 @@ import (
 
 const patience = 10 * time.Second
 
-func connect(t *testing.T) (context.Context, *redis.Client) {
+func optionsOf(t *testing.T) *redis.Options {
 	t.Helper()
 	protocol, err := strconv.Atoi(os.Getenv("PROTOCOL"))
 	check(t, err)
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + os.Getenv("PORT"), Protocol: protocol})
+	return &redis.Options{Addr: "127.0.0.1:" + os.Getenv("PORT"), Protocol: protocol}
+}
+
+func connect(t *testing.T) (context.Context, *redis.Client) {
+	t.Helper()
+	options := optionsOf(t)
+	if os.Getenv("CERTIFICATES") != "" {
+		withCertificate(t, options, "query-app")
+	}
+	client := redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(func() { cancel(); client.Close() })
 	check(t, client.FlushAll(ctx).Err())

@@ -1,15 +1,20 @@
-// ioredis.  PORT is the node's, PACKAGE the name that this version of it is installed by.
+// ioredis.  PORT is the node's, PACKAGE the name that this version of it is installed by; over TLS
+// if CERTIFICATES is set.
 const assert = require("node:assert/strict");
 const { after, before, beforeEach, test } = require("node:test");
 const Redis = require(process.env.PACKAGE);
+const { isSecured, optionsOf } = require("./secured.cjs");
 
-const port = Number(process.env.PORT);
+const options = {
+  port: Number(process.env.PORT),
+  ...(isSecured && { host: "localhost", tls: optionsOf("query-app") }),
+};
 let r;
 let other;
 
 before(() => {
-  r = new Redis(port);
-  other = new Redis(port);
+  r = new Redis(options);
+  other = new Redis(options);
 });
 
 beforeEach(() => r.flushall());
@@ -98,7 +103,7 @@ test("transactions and pipelines", async () => {
 });
 
 test("commands sent at once become a pipeline", async () => {
-  const automatic = new Redis(port, { enableAutoPipelining: true });
+  const automatic = new Redis({ ...options, enableAutoPipelining: true });
   const ids = await Promise.all(
     Array.from({ length: 100 }, (_, n) => automatic.xadd("s", "*", "n", n)),
   );
@@ -124,7 +129,7 @@ test("errors have the client's own type", async () => {
 });
 
 test("a killed reader asks again on a new connection", async () => {
-  const victim = new Redis(port);
+  const victim = new Redis(options);
   const id = await victim.client("ID");
   const reading = victim.xread("BLOCK", 60_000, "STREAMS", "s", "$");
   await untilBlocked(1);
@@ -140,7 +145,7 @@ test("a killed reader asks again on a new connection", async () => {
 });
 
 test("a blocked group reader that is gone takes nothing with it", async () => {
-  const victim = new Redis(port);
+  const victim = new Redis(options);
   await r.xgroup("CREATE", "s", "g", "$", "MKSTREAM");
   const reading = victim.xreadgroup("GROUP", "g", "gone", "BLOCK", 0, "STREAMS", "s", ">");
   const rejected = assert.rejects(reading);

@@ -1,9 +1,15 @@
-// node-redis, from the package "redis".  PORT is the node's, PROTOCOL 2 or 3.
+// node-redis, from the package "redis".  PORT is the node's, PROTOCOL 2 or 3; over TLS if
+// CERTIFICATES is set.
 const assert = require("node:assert/strict");
 const { after, before, beforeEach, test } = require("node:test");
 const { RESP_TYPES, ErrorReply, WatchError, createClient, createClientPool } = require("redis");
+const { isSecured, optionsOf } = require("./secured.cjs");
 
-const options = { socket: { port: Number(process.env.PORT) }, RESP: Number(process.env.PROTOCOL) };
+const socket = {
+  port: Number(process.env.PORT),
+  ...(isSecured && { host: "localhost", tls: true, ...optionsOf("query-app") }),
+};
+const options = { socket, RESP: Number(process.env.PROTOCOL) };
 let r;
 let other;
 

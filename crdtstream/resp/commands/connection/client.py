@@ -74,13 +74,13 @@ HELP: Final = (
     "    Unblock the specified blocked client.",
     "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
     "         [OPTIN] [OPTOUT] [NOLOOP]",
-    "    OFF is so; ON is refused, as nobody would tell a cache that it is stale.",
+    "    It is always OFF; ON is refused, as no invalidation messages are sent.",
     "TRACKINGINFO",
     "    Report tracking status for the current connection.",
     "NO-EVICT (ON|OFF)",
-    "    Accepted; nothing is ever evicted.",
+    "    Protect current client connection from eviction.",
     "NO-TOUCH (ON|OFF)",
-    "    Accepted; nothing is ever evicted.",
+    "    Accepted; no key is ever evicted.",
     "HELP",
     "    Print this help.",
 )
@@ -102,7 +102,7 @@ class ClientCommands:
 
     Args:
         connections: all clients, by session id; they come and go.
-        is_monitor: whether a client watches what the others call (MONITOR).
+        is_monitor: True for a client that watches the commands of others (MONITOR).
         unblock: ends the waiting of the client with this id; returns whether it waited.
     """
 
@@ -180,17 +180,17 @@ class ClientCommands:
         return OK
 
     def _no_evict(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT NO-EVICT ON|OFF: nothing is ever evicted, whatever the client says."""
+        """CLIENT NO-EVICT ON|OFF: whether ``maxmemory-clients`` may end this client."""
         self._connections[session.id].no_evict = _is_on(argv[2])
         return OK
 
     def _no_touch(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT NO-TOUCH ON|OFF: nothing is ever evicted, so nobody counts touches."""
+        """CLIENT NO-TOUCH ON|OFF: no key is ever evicted, so touches are not counted."""
         self._connections[session.id].no_touch = _is_on(argv[2])
         return OK
 
     def _tracking(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT TRACKING OFF.  ON is refused: a cache that is told of nothing would go stale."""
+        """CLIENT TRACKING OFF.  ON is refused: without invalidations a cache would go stale."""
         at = 3
         while at < len(argv):
             match argv[at].lower():
@@ -240,6 +240,11 @@ class ClientCommands:
         lines = [self._line(connection, now) for connection in self._choose(chosen)]
         return Verbatim(b"".join(lines))
 
+    def line_of(self, session: Session, now: Millis) -> bytes:
+        """A client as CLIENT INFO shows it; empty if it has no connection."""
+        connection = self._connections.get(session.id)
+        return b"" if connection is None else self._line(connection, now).rstrip(b"\n")
+
     def _line(self, connection: Connection, now: Millis) -> bytes:
         is_monitor = self._is_monitor(connection.session)
         return describe(self._database, connection, now, is_monitor=is_monitor) + b"\n"
@@ -256,8 +261,9 @@ class ClientCommands:
     def _pause(self, _session: Session, now: Millis, argv: list[bytes]) -> Reply:
         """CLIENT PAUSE ms [WRITE|ALL]: stop what writes, or every command, of all clients.
 
-        Clients notice it only by waiting: what they send is kept, and runs when the time is over or
-        CLIENT UNPAUSE comes (which a pause of ALL stops, too).  Wrong requests are answered.
+        Clients notice it only by waiting: their requests are kept, and run when the time has
+        expired, or after CLIENT UNPAUSE (which a pause of ALL stops, too).  Wrong requests are
+        answered.
         """
         _refuse_more_than(4, argv)
         pause = {b"write": Pause.WRITE, b"all": Pause.ALL}.get(
@@ -294,7 +300,9 @@ class ClientCommands:
                     raise CommandError(SYNTAX_ERROR)
                 spares_me = value.lower() == b"yes"
             else:
-                chosen[option.lower()] = kill_filter(option.lower(), value, now)
+                chosen[option.lower()] = kill_filter(
+                    option.lower(), value, now, self._database.users
+                )
         victims = [
             connection
             for connection in self._choose(list(chosen.values()))

@@ -6,10 +6,10 @@ from typing import Final
 from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
+from crdtstream.database.acl.users import Users
 from crdtstream.database.database import Database
 from crdtstream.database.listening import Kind
 from crdtstream.resp.clients.connection import Connection
-from crdtstream.resp.commands.connection.hello import DEFAULT_USER
 
 CLIENT_TYPES: Final = frozenset({b"normal", b"master", b"replica", b"slave", b"pubsub"})
 
@@ -48,16 +48,16 @@ def describe(database: Database, connection: Connection, now: Millis, *, is_moni
         ("qbuf", connection.held_bytes),
         ("qbuf-free", 0),
         ("argv-mem", 0),
-        ("multi-mem", 0),
+        ("multi-mem", session.queue_bytes),
         ("rbs", 0),
         ("rbp", 0),
         ("obl", 0),
         ("oll", 0),
         ("omem", connection.unsent_bytes),
-        ("tot-mem", connection.held_bytes + connection.unsent_bytes),
+        ("tot-mem", connection.memory_bytes),
         ("events", "r"),
         ("cmd", shown(session.last_command)),
-        ("user", shown(DEFAULT_USER)),
+        ("user", shown(session.user.name)),
         ("redir", -1),
         ("resp", session.protocol),
         ("lib-name", shown(session.library.get(b"lib-name", b""))),
@@ -89,7 +89,7 @@ def of_type(text: bytes) -> Filter:
     return lambda connection: kind == (b"pubsub" if connection.session.subscriptions else b"normal")
 
 
-def kill_filter(option: bytes, value: bytes, now: Millis) -> Filter:
+def kill_filter(option: bytes, value: bytes, now: Millis, users: Users) -> Filter:
     """One filter of CLIENT KILL.
 
     Raises:
@@ -109,9 +109,10 @@ def kill_filter(option: bytes, value: bytes, now: Millis) -> Filter:
         case b"type":
             return of_type(value)
         case b"user":
-            if value != DEFAULT_USER:
+            user = users.get(value)
+            if user is None:
                 raise CommandError(f"ERR No such user '{text}'")
-            return lambda connection: connection.session.authenticated
+            return lambda connection: connection.session.user is user
         case b"maxage":
             seconds = integer(value, error="ERR maxage is not an integer or out of range")
             if seconds <= 0:

@@ -1,6 +1,5 @@
 """Commands about the connection itself: HELLO, AUTH, PING and the like."""
 
-import hmac
 from collections.abc import Callable
 from typing import Final
 
@@ -8,6 +7,9 @@ from crdtstream.commands.arguments import SYNTAX_ERROR, only_database, parse_i64
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.ids import Millis
+from crdtstream.database.acl.log import Context, Refused
+from crdtstream.database.acl.selectors import Reason
+from crdtstream.database.acl.users import DEFAULT_USER
 from crdtstream.database.database import Database
 from crdtstream.database.session import (
     RESP2,
@@ -17,8 +19,7 @@ from crdtstream.database.session import (
     SessionCommand,
     Talk,
 )
-
-DEFAULT_USER: Final = b"default"
+from crdtstream.resp.clients.waiting_logins import WaitingLogins
 
 WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
 NO_PASSWORD_SET: Final = (
@@ -34,24 +35,33 @@ BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special c
 
 
 def is_name(text: bytes) -> bool:
-    """Whether CLIENT LIST can show it: printable, without blanks."""
+    """True if CLIENT LIST can show it: printable, without blanks."""
     return all(0x21 <= byte <= 0x7E for byte in text)
 
 
 class ConnectionCommands:
-    """Who a client is and how it wants to talk.
+    """Commands about a client's identity and protocol.
 
     Args:
-        password: of the user ``default``, the only one; empty: none is asked for.
-        on_reset: forgets what a client is to the server besides its session (RESET).
+        logins: has attempts to log in wait where others were wrong.
+        on_reset: drops what the server keeps of a client besides its session (RESET); called when
+            the session is as it is after that.
+        on_wrong: notes a wrong login, and the name of its user (ACL LOG).
     """
 
     def __init__(
-        self, database: Database, password: bytes, *, on_reset: Callable[[Session], None]
+        self,
+        database: Database,
+        logins: WaitingLogins,
+        *,
+        on_reset: Callable[[Session], None],
+        on_wrong: Callable[[Session, Refused], None],
     ) -> None:
         self._database = database
-        self._password = password
+        self._users = database.users
+        self._logins = logins
         self._on_reset = on_reset
+        self._on_wrong = on_wrong
 
     def commands(self) -> list[SessionCommand]:
         functions: dict[bytes, RunSessionCommand] = {
@@ -92,27 +102,41 @@ class ConnectionCommands:
         self._database.end_transaction(session)
         self._database.channels.forget(session)
         session.given = None
-        self._on_reset(session)
         session.name = b""
         session.protocol = RESP2
         session.talk = Talk.ON
-        session.authenticated = not self._password
+        session.user = self._users.default
+        session.authenticated = not self._users.ask
+        # The server looks at whether the client has to log in again.
+        self._on_reset(session)
         return Status(b"RESET")
 
     def _auth(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """AUTH [user] password."""
         if len(argv) > 3:
             raise CommandError(SYNTAX_ERROR)
-        if len(argv) == 2 and not self._password:
+        if len(argv) == 2 and self._users.default.is_nopass:
             raise CommandError(NO_PASSWORD_SET)
-        user = argv[1] if len(argv) == 3 else DEFAULT_USER
-        self._authenticate(session, user, argv[-1])
+        name = argv[1] if len(argv) == 3 else DEFAULT_USER
+        self._log_in(session, name, argv[-1], argv[0])
         return OK
 
-    def _authenticate(self, session: Session, user: bytes, password: bytes) -> None:
-        is_right = not self._password or hmac.compare_digest(password, self._password)
-        if user != DEFAULT_USER or not is_right:
+    def _log_in(self, session: Session, name: bytes, password: bytes, command: bytes) -> None:
+        """Give a client the rights of a user.
+
+        Raises:
+            CommandError: the name or the password is wrong, or the user is off.
+            PostponedError: wrong ones came from its address, so it waits.
+        """
+        digest = self._logins.digest_of(name, password)
+        self._logins.admit(session, digest)
+        user = self._users.log_in(name, password)
+        if user is None:
+            self._logins.note_wrong(session, digest)
+            context = Context.MULTI if session.in_exec else Context.TOPLEVEL
+            self._on_wrong(session, Refused(Reason.AUTH, context, command, name))
             raise CommandError(WRONG_PASSWORD)
+        session.user = user
         session.authenticated = True
 
     def _hello(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
@@ -127,8 +151,8 @@ class ConnectionCommands:
             protocol = version
         login, name = _hello_options(argv)
         if login is not None:
-            self._authenticate(session, *login)
-        if not session.authenticated:
+            self._log_in(session, login[0], login[1], argv[0])
+        if not session.authenticated and self._users.ask:
             raise CommandError(HELLO_WANTS_AUTH)
         if name is not None:
             session.name = name

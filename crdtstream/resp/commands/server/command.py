@@ -1,15 +1,15 @@
-"""COMMAND: what commands there are, for clients that complete, hint and route.
+"""COMMAND: describes all commands, for clients that complete, hint and route.
 
-It tells what a command's page in the manual says.
+It returns what a command's page in the manual says.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
 from crdtstream.commands.arguments import SYNTAX_ERROR, shown
 from crdtstream.commands.command import documented
-from crdtstream.commands.documentation.key_specs import KeySpec, key_range
+from crdtstream.commands.documentation.key_specs import KeySpec, flags_in, key_range
 from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.documentation.pages import Page
 from crdtstream.commands.documentation.syntax import Argument
@@ -67,7 +67,7 @@ class Introspection:
     # --- Subcommands --------------------------------------------------------------------------
 
     def _all(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """COMMAND: all, as COMMAND INFO tells of each."""
+        """COMMAND: all commands, each as COMMAND INFO describes it."""
         return [self._describe(command) for command in self._top_level()]
 
     def _count(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
@@ -108,7 +108,7 @@ class Introspection:
 
     def _getkeysandflags(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """COMMAND GETKEYSANDFLAGS command argument …: and what the command does to them."""
-        return [[key, _statuses(_key_flags(spec, argv[2:]))] for key, spec in self._keys(argv[2:])]
+        return [[key, _statuses(flags_in(spec, argv[2:]))] for key, spec in self._keys(argv[2:])]
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """COMMAND HELP."""
@@ -218,16 +218,8 @@ def _argument(argument: Argument) -> Reply:
     )
 
 
-def _key_flags(spec: KeySpec, argv: Sequence[bytes]) -> tuple[str, ...]:
-    """What a request does to its keys: SET reads them only where it says GET."""
-    if "variable_flags" not in spec.flags:
-        return spec.flags
-    reads = b"GET" in [word.upper() for word in argv[3:]]
-    return ("RW", "access", "update") if reads else ("OW", "update")
-
-
 def _key_spec(spec: KeySpec) -> Reply:
-    """How keys are found, in Redis's two steps: where they begin, and how far they go."""
+    """Description of finding keys, in Redis's two steps: where they begin, and how far they go."""
     if spec.word:
         begin = _map(type="keyword", spec=_map(keyword=spec.word, startfrom=spec.start))
     else:

@@ -1,6 +1,7 @@
 """CONFIG: the node's parameters under Redis's names.
 
-A SET holds until the node stops; REWRITE puts what was set into the configuration file.
+A SET holds until the node stops; REWRITE writes the values that were set into the configuration
+file.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file
-from crdtstream.resp.commands.server.values import BadValueError, Parameter
+from crdtstream.resp.commands.server.values import BadValueError, Parameter, Together
 
 HELP: Final = (
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -52,7 +53,7 @@ class Config:
         self._parameters = parameters
         self._file = file
         self._reset_counters = reset_counters
-        # What CONFIG SET changed and REWRITE has not written yet.
+        # Parameters that CONFIG SET changed and REWRITE has not written yet.
         self._changed: set[str] = set()
 
     def commands(self) -> list[SessionCommand]:
@@ -78,6 +79,7 @@ class Config:
         if len(argv) % 2:
             raise CommandError("ERR syntax error")
         changes: dict[str, Callable[[], None]] = {}
+        together: dict[Together, dict[str, str]] = {}
         for name_given, value in zip(argv[2::2], argv[3::2], strict=True):
             name = shown(name_given).lower()
             parameter = self._parameters.get(name)
@@ -91,12 +93,15 @@ class Config:
                     raise BadValueError("can't set immutable config")
                 if name in changes:
                     raise BadValueError("duplicate parameter")
+                if parameter.is_exact and shown(value).encode() != value:
+                    raise BadValueError("argument must be UTF-8")
                 changes[name] = parameter.check(shown(value))
+                if parameter.together is not None:
+                    together.setdefault(parameter.together, {})[name] = shown(value)
             except BadValueError as reason:
-                raise CommandError(
-                    f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
-                ) from None
-        for change in changes.values():
+                raise _failed(name, reason) from None
+        wholes = [_checked(group, texts) for group, texts in together.items()]
+        for change in (*changes.values(), *wholes):
             change()
         self._changed |= changes.keys()
         return OK
@@ -116,6 +121,8 @@ class Config:
             parameter = self._parameters[name]
             if parameter.setting is not None and parameter.setting_value is not None:
                 values[parameter.setting] = parameter.setting_value()
+            if parameter.further_settings is not None:
+                values |= parameter.further_settings()
         try:
             rewrite_file(self._file, values)
         except RewriteError as error:
@@ -126,3 +133,14 @@ class Config:
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """CONFIG HELP."""
         return help_reply(HELP)
+
+
+def _checked(group: Together, texts: Mapping[str, str]) -> Callable[[], None]:
+    try:
+        return group.check(texts)
+    except BadValueError as reason:
+        raise _failed(next(iter(texts)), reason) from None
+
+
+def _failed(name: str, reason: BadValueError) -> CommandError:
+    return CommandError(f"ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")

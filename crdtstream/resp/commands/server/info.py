@@ -1,7 +1,7 @@
 """INFO: the state of the node in Redis's words, with a section of its own for the regions.
 
-The fields are those of Redis that clients and exporters read and that mean something here.  What is
-not measured is left out, not told as 0.
+The fields are those of Redis that clients and exporters read and that mean something here.  Values
+that are not measured are left out, not shown as 0.
 """
 
 import hashlib
@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from crdtstream import compiled
+from crdtstream.access.logins import Logins
 from crdtstream.commands.arguments import shown
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import Reply, Verbatim
 from crdtstream.core.clock import format_vv, missing
 from crdtstream.core.ids import Millis
+from crdtstream.core.membership.members import Status
+from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.uid import shown_uid
+from crdtstream.database.acl.log import AclLog
+from crdtstream.database.acl.selectors import Reason
 from crdtstream.database.listening import Kind
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
-from crdtstream.engine import Engine
+from crdtstream.engine.engine import Engine
 from crdtstream.resp.clients.connection import Connection
+from crdtstream.resp.clients.newcomers import Newcomers
 from crdtstream.resp.clients.traffic import Traffic
 from crdtstream.resp.commands.server.memory import (
     buffered_bytes,
@@ -35,13 +41,23 @@ from crdtstream.resp.commands.server.memory import (
 )
 from crdtstream.resp.commands.server.node import applied_effects
 from crdtstream.resp.commands.server.saving import SavingCommands
+from crdtstream.resp.transport.ports import PLAIN, TLS, ClientPorts
 from crdtstream.settings import NodeSettings
 
 Fields: TypeAlias = dict[str, int | str]
 
 ALL: Final = frozenset({"all", "everything"})
-# Long sections, told only to those who ask, as in Redis.
+# Long sections, sent only if they are asked for, as in Redis.
 NOT_BY_DEFAULT: Final = frozenset({"commandstats", "latencystats"})
+# Redis has logins by certificate since then.
+TLS_LOGINS_SINCE: Final = RedisVersion(8, 6, 0)
+# Why requests and logins are refused, and how INFO names that.
+DENIED: Final = (
+    (Reason.AUTH, "auth"),
+    (Reason.COMMAND, "cmd"),
+    (Reason.KEY, "key"),
+    (Reason.CHANNEL, "channel"),
+)
 PERCENTILES: Final = (50.0, 99.0, 99.9)
 
 
@@ -52,8 +68,11 @@ class Info:
         config_file: where the settings came from; None: from no file.
         connections: all clients, by session id; they come and go.
         clients_max: how many there may be, at present.
-        port: where clients are listened for, once they are.
+        ports: where clients are listened for, once they are.
         saving: knows when the last checkpoint was written.
+        logins: of gRPC calls and HTTP requests; None: there are no such ports.
+        figures: further fields of the section Crdt, of this node's certificates.
+        newcomers: clients that have not logged in.
     """
 
     def __init__(
@@ -65,8 +84,12 @@ class Info:
         *,
         config_file: Path | None,
         clients_max: Callable[[], int],
-        port: Callable[[], int],
+        ports: ClientPorts,
         saving: SavingCommands,
+        newcomers: Newcomers,
+        logins: Logins | None = None,
+        acl_log: AclLog,
+        figures: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._engine = engine
         self._region = engine.region
@@ -76,8 +99,12 @@ class Info:
         self._traffic = traffic
         self._config_file = "" if config_file is None else str(config_file.resolve())
         self._clients_max = clients_max
-        self._port = port
+        self._ports = ports
         self._saving = saving
+        self._logins = logins
+        self._acl_log = acl_log
+        self._figures = figures
+        self._newcomers = newcomers
         self._started_ms = engine.now()
         self._run_id = secrets.token_hex(20)
         self._sections: dict[str, Callable[[Millis], Fields]] = {
@@ -122,7 +149,7 @@ class Info:
     # --- Sections -----------------------------------------------------------------------------
 
     def _about_server(self, now: Millis) -> Fields:
-        port = self._port()
+        plain, tls = self._ports.number(PLAIN), self._ports.number(TLS)
         uptime_s = max(0, now - self._started_ms) // 1000
         return {
             "redis_version": str(self._region.replica.redis_version),
@@ -139,7 +166,7 @@ class Info:
             "process_id": os.getpid(),
             "process_supervised": "no",
             "run_id": self._run_id,
-            "tcp_port": port,
+            "tcp_port": plain or tls,
             "server_time_usec": now * 1000,
             "uptime_in_seconds": uptime_s,
             "uptime_in_days": uptime_s // 86_400,
@@ -148,7 +175,16 @@ class Info:
             "executable": sys.executable,
             "config_file": self._config_file,
             "io_threads_active": 0,
-            "listener0": f"name=tcp,bind={self._settings.host},port={port}",
+            **self._listeners({"tcp": plain, "tls": tls}),
+        }
+
+    def _listeners(self, ports: dict[str, int]) -> Fields:
+        """By the numbers that Redis gives them: 1 is that of a socket file."""
+        numbers = {"tcp": 0, "tls": 2}
+        return {
+            f"listener{numbers[name]}": f"name={name},bind={self._settings.host},port={port}"
+            for name, port in ports.items()
+            if port
         }
 
     def _about_clients(self, _now: Millis) -> Fields:
@@ -255,7 +291,7 @@ class Info:
         rates = self._traffic.rates(now)
         channels = self._database.channels
         counters = self._traffic.counters()
-        return {
+        fields: Fields = {
             "total_connections_received": counters["total_connections_received"],
             "total_commands_processed": counters["total_commands_processed"],
             "instantaneous_ops_per_sec": round(rates.commands),
@@ -266,7 +302,7 @@ class Info:
             "rejected_connections": counters["rejected_connections"],
             "expired_keys": counters["expired_keys"],
             "evicted_keys": 0,
-            "evicted_clients": 0,
+            "evicted_clients": counters["evicted_clients"],
             "pubsub_channels": len(channels.active(Kind.CHANNEL)),
             "pubsub_patterns": len(channels.active(Kind.PATTERN)),
             "pubsubshard_channels": len(channels.active(Kind.SHARD)),
@@ -277,10 +313,19 @@ class Info:
             "tracking_total_prefixes": 0,
             "unexpected_error_replies": 0,
             "total_error_replies": counters["total_error_replies"],
+            "client_query_buffer_limit_disconnections": counters[
+                "client_query_buffer_limit_disconnections"
+            ],
             "client_output_buffer_limit_disconnections": counters[
                 "client_output_buffer_limit_disconnections"
             ],
+            **{
+                f"acl_access_denied_{word}": self._acl_log.denied[reason] for reason, word in DENIED
+            },
         }
+        if self._region.replica.redis_version >= TLS_LOGINS_SINCE:
+            fields["acl_access_denied_tls_cert"] = self._acl_log.denied[Reason.TLS_CERT]
+        return fields
 
     def _about_replication(self, _now: Millis) -> Fields:
         # Every region takes writes; to a client of one region it is a master without replicas.
@@ -344,7 +389,7 @@ class Info:
         return {"db0": told} if count else {}
 
     def _about_lag(self, now: Millis) -> Fields:
-        """What would be lost with this region, and what bounds that."""
+        """Effects that would be lost with this region, and the bounds on them."""
         staleness = self._region.staleness
         return {
             "crdt_replication_lag_state": staleness.state,
@@ -372,14 +417,26 @@ class Info:
             "crdt_tombstones": replica.tombstone_count,
             "crdt_xadd_id_uniqueness_mode": replica.id_mode.value,
         }
+        own = region.numbering.own
+        if own is not None:
+            fields["crdt_incarnation"] = f"number={own.number},after={own.after_n}"
         fields |= self._about_lag(now)
+        if self._logins is not None:
+            for verdict, count in self._logins.refused_by_verdict().items():
+                fields[f"crdt_logins_{verdict.value}"] = count
+        if self._ports.contexts.certificates is not None:
+            counts = self._ports.handshakes.counts
+            fields["crdt_tls_handshakes"] = counts.done
+            fields["crdt_tls_handshakes_failed"] = counts.failed
+            fields["crdt_tls_handshakes_late"] = counts.late
+        fields |= self._figures()
+        fields["crdt_clients_without_login"] = self._newcomers.count
+        fields["crdt_clients_cut_off_without_login"] = self._newcomers.cut_off
         drill = self._settings.drill
         if drill.clock_offset_ms:
             fields["crdt_drill_clock_offset_ms"] = drill.clock_offset_ms
         if drill.failpoint:
             fields["crdt_drill_failpoint"] = drill.failpoint
-        if drill.plant != "none":
-            fields["crdt_drill_plant"] = drill.plant
         for peer, vv in sorted(region.knowledge.vvs.items()):
             if peer not in region.peers.addresses:
                 # It was removed, and its last effects may still come from others.
@@ -392,8 +449,12 @@ class Info:
                 f"keeping={held.keeping},seconds={away_s},bytes={held.bytes}"
             )
         for peer, pull in sorted(region.links.pulls.items()):
-            # What to do stands in the log and in `crdtstream status`.
+            # The log and `crdtstream status` say what to do.
             fields[f"crdt_link_{peer}"] = f"state={pull.link.state.value.replace(' ', '-')}"
+        for one in region.membership.known.regions:
+            if one.status is Status.REMOVED:
+                cut = "unknown" if one.cut is None else one.cut
+                fields[f"crdt_removed_{one.region}"] = f"epoch={one.changed},effects={cut}"
         return fields | self._about_bootstrap()
 
     def _about_bootstrap(self) -> Fields:

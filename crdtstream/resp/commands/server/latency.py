@@ -1,7 +1,7 @@
 """LATENCY: when the server was held up, and how long each command takes.
 
-Two things under one name, as in Redis.  The *monitor* keeps, for each kind of event, when it took
-``threshold_ms`` or longer; it is off while that is 0.  HISTOGRAM tells of every command, always.
+Two things under one name, as in Redis.  The *monitor* keeps, for each kind of event, the times when
+it took ``threshold_ms`` or longer; it is off while that is 0.  HISTOGRAM always has every command.
 
 Always so: of each event no more than SAMPLES_MAX samples are kept, one per second at most.
 """
@@ -58,13 +58,13 @@ ADVICE: Final = (
     "\nWhat to look at:\n\n"
     "- SLOWLOG GET names the commands that took long, with their arguments.\n"
     "- Commands over many entries (XRANGE without COUNT, XINFO STREAM FULL COUNT 0, DEL of a long "
-    "stream, KEYS) hold up everyone: ask for less at a time.\n"
+    "stream, KEYS) hold up all clients: ask for less at a time.\n"
 )
 
 
 @dataclass(slots=True)
 class Event:
-    """What is kept of one kind of event.
+    """Samples of one kind of event.
 
     Attributes:
         samples: (unix seconds, ms), the oldest first.
@@ -79,7 +79,7 @@ class LatencyMonitor:
     """The events, the histograms and the commands.
 
     Attributes:
-        threshold_ms: what takes at least this long is an event; 0: nothing is.
+        threshold_ms: least duration of an event; 0: there are no events.
         events: by name.
     """
 

@@ -1,4 +1,4 @@
-"""MEMORY, as far as it is about the process; MEMORY USAGE is about a key and stands with keys."""
+"""MEMORY, as far as it is about the process; MEMORY USAGE is among the commands about keys."""
 
 import gc
 import os
@@ -54,7 +54,7 @@ class MemoryCommands:
         return documented(SessionCommand, functions)
 
     def _doctor(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MEMORY DOCTOR: what clients have not read or not had run; the rest is their streams."""
+        """MEMORY DOCTOR: bytes of unread replies and waiting requests; the rest is streams."""
         buffered = buffered_bytes(self._connections)
         return Verbatim(
             f"The process takes {resident_bytes()} bytes, of which {buffered} are requests and "
@@ -63,7 +63,7 @@ class MemoryCommands:
         )
 
     def _malloc_stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MEMORY MALLOC-STATS: Redis's own words where the allocator tells nothing."""
+        """MEMORY MALLOC-STATS: Redis's own words for an allocator without statistics."""
         return b"Stats not supported for the current allocator"
 
     def _purge(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
@@ -73,7 +73,7 @@ class MemoryCommands:
 
     def _stats(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """MEMORY STATS: the numbers of Redis's list that mean something here, and all parts of the
-        account by which ``maxmemory`` goes."""
+        account that ``maxmemory`` bounds."""
         rss, memory = resident_bytes(), self._region.memory
         parts, used = memory.account.parts, memory.used or rss
         keys = len(self._region.replica)
@@ -121,5 +121,8 @@ def total_bytes() -> int:
 
 
 def buffered_bytes(connections: Mapping[int, Connection]) -> int:
-    """Requests not run and replies not fetched, of all clients."""
-    return sum(client.held_bytes + client.unsent_bytes for client in connections.values())
+    """Requests and transactions not run, and replies not fetched, of all clients."""
+    return sum(
+        client.held_bytes + client.unsent_bytes + client.session.queue_bytes
+        for client in connections.values()
+    )

@@ -1,10 +1,10 @@
-"""MONITOR: every command, told to those who watch, just before it runs.
+"""MONITOR: sends every command to the clients that watch, just before it runs.
 
     +1339518083.107412 [0 127.0.0.1:60866] "keys" "*"
 
 As in Redis, commands of operators (CONFIG, SLOWLOG, CLIENT KILL ...) are not shown, EXEC is shown
-after what it ran, and passwords never are.  A watcher who does not keep up is cut off by the same
-bounds as a subscriber.  While nobody watches it costs nothing.
+after what it ran, and passwords never are.  A watcher that does not keep up is cut off by the same
+bounds as a subscriber.  Without watchers it costs nothing.
 """
 
 import time
@@ -47,7 +47,7 @@ class Watched(Protocol):
 
 
 class Monitors:
-    """Who watches.
+    """The clients that watch.
 
     Args:
         connections: all clients, by session id; they come and go.
@@ -79,7 +79,7 @@ class Monitors:
             self._database.on_call = None
 
     def _start(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """MONITOR: OK, and then a line per command; a second one goes unanswered, as in Redis."""
+        """MONITOR: OK, and then a line per command; a second one gets no answer, as in Redis."""
         if session.in_exec:
             raise CommandError(NOT_IN_EXEC)
         if self.includes(session):

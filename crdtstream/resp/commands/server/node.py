@@ -12,7 +12,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 
-# DEBUG SLEEP stops the whole node: peers take it for dead after seconds, so nobody needs more.
+# DEBUG SLEEP stops the whole node: peers take it for dead after seconds, so no test needs more.
 SLEEP_SECONDS_MAX: Final = 60.0
 
 MODULE_HELP: Final = (
@@ -36,12 +36,16 @@ class Stop(Protocol):
     """Stops the node, soon."""
 
     def __call__(self, *, force: bool) -> bool:
-        """False: it goes on, as nobody can stop it, or its log cannot be written and no force is
-        asked for."""
+        """Stop the node.
+
+        Returns:
+            False: it goes on, as it cannot be stopped, or its log cannot be written and ``force``
+            is not set.
+        """
 
 
 class NodeCommands:
-    """What an operator asks of the node."""
+    """Commands of an operator about the node."""
 
     def __init__(self, replica: Replica, *, stop: Stop) -> None:
         self._replica = replica
@@ -79,7 +83,7 @@ class NodeCommands:
     def _shutdown(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]: stop as on SIGTERM; no reply but an error.
 
-        What was acknowledged is in the log already, so SAVE, NOSAVE and NOW change nothing.  FORCE
+        Acknowledged writes are in the log already, so SAVE, NOSAVE and NOW change nothing.  FORCE
         also stops a node whose log cannot be written.  It begins at once, so there is never one
         under way that ABORT could stop.
         """
@@ -111,7 +115,7 @@ class NodeCommands:
 
 
 def applied_effects(replica: Replica) -> int:
-    """How many effects of all regions are applied here: the nearest thing to an offset."""
+    """Number of effects of all regions applied here: the nearest thing to Redis's offset."""
     return sum(replica.vv.values())
 
 

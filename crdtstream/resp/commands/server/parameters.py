@@ -1,7 +1,7 @@
-"""The parameters of CONFIG: what each is at present, and what it may be set to.
+"""The parameters of CONFIG: the present value of each, and the values that it may be set to.
 
 Clients and exporters also ask for parameters without a meaning here (hz, save).  These have
-the value that tells the truth, and may be "set" to it.
+the value that is true here, and may be "set" to it.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,30 +10,38 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from crdtstream.core.notifications import parse_classes, shown_classes, whole_text
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
 from crdtstream.core.replica import Replica
 from crdtstream.core.tuning import Tuned
+from crdtstream.database.acl.log import AclLog
+from crdtstream.database.notifications import Notifications
 from crdtstream.region.region import Region
 from crdtstream.region.tuning import tunables_of
+from crdtstream.resp.accounts import Accounts, AccountsError
 from crdtstream.resp.clients.idle import IdleClients
 from crdtstream.resp.clients.limits import ConnectionLimits
-from crdtstream.resp.clients.pubsub import UNREAD_BYTES_MAX, UNREAD_BYTES_SOFT, UNREAD_SOFT_MS
+from crdtstream.resp.clients.memory_bound import ClientMemory, MemoryBound
+from crdtstream.resp.clients.output_limits import OutputLimits
 from crdtstream.resp.commands.server.latency import LatencyMonitor
 from crdtstream.resp.commands.server.slowlog import Slowlog
 from crdtstream.resp.commands.server.slowness import Slowness
+from crdtstream.resp.commands.server.tls import CertificateLogins, TlsParameters
 from crdtstream.resp.commands.server.values import (
     BadValueError,
     Parameter,
     clients_allowed,
     memory,
+    memory_bound,
     number_parameter,
     one_of,
     only,
-    output_limit,
+    output_limits,
 )
+from crdtstream.resp.transport.ports import ClientPorts
 from crdtstream.settings import I32_MAX, NodeSettings
 
-# Redis's words for how much the log tells, and ours.
+# Redis's names of log levels, and ours.
 LOG_LEVELS: Final[Mapping[str, str]] = {
     "debug": "debug",
     "verbose": "info",
@@ -51,24 +59,29 @@ _MIB: Final = 1 << 20
 
 
 class Bounds(Protocol):
-    """What a connection looks at while it lives.
+    """Bounds that connections read while they are open.
 
     Attributes:
         limits: how much a client may send, and leave unread; replaced as a whole.
-        tcp_keepalive_s: of connections that come from now on.
+        tcp_keepalive_s: of connections that are accepted from now on.
     """
 
     limits: ConnectionLimits
     tcp_keepalive_s: int
 
+    @property
+    def memory(self) -> ClientMemory:
+        """The bound on the memory of all clients."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the parameters are about.
+    """Parts of the node that the parameters are about.
 
     Attributes:
         settings: as the node was started.
-        port: where clients are listened for, once they are.
+        ports: where clients are listened for.
+        certificate_logins: see there.
     """
 
     settings: NodeSettings
@@ -78,7 +91,10 @@ class Parts:
     slowlog: Slowlog
     latency: LatencyMonitor
     slowness: Slowness
-    port: Callable[[], int]
+    ports: ClientPorts
+    certificate_logins: CertificateLogins
+    accounts: Accounts
+    acl_log: AclLog
 
 
 def make_parameters(parts: Parts) -> dict[str, Parameter]:
@@ -86,17 +102,19 @@ def make_parameters(parts: Parts) -> dict[str, Parameter]:
     return {
         **_constants(),
         **_given_at_start(parts),
+        **TlsParameters(parts.ports, parts.certificate_logins).parameters(),
         **_of_connections(parts.bounds, parts.idle),
         **_of_observation(parts),
+        "notify-keyspace-events": _of_notifications(parts.region.database.notifications),
+        **_of_users(parts.accounts, parts.acl_log, parts.settings),
         **{name: _tuned(tuned) for name, tuned in tunables_of(parts.region).items()},
         **_of_streams(parts.region.replica),
     }
 
 
 def _constants() -> dict[str, Parameter]:
-    """What is so whatever anybody wants."""
+    """Parameters whose value cannot be changed."""
     values = {
-        "aclfile": "",
         "activedefrag": "no",
         "appendonly": "yes",
         "cluster-enabled": "no",
@@ -107,12 +125,10 @@ def _constants() -> dict[str, Parameter]:
         "latency-tracking": "yes",
         "latency-tracking-info-percentiles": "50 99 99.9",
         "logfile": "",
-        "maxmemory-clients": "0",
         "maxmemory-policy": "noeviction",
         "replicaof": "",
         "save": "",
         "slaveof": "",
-        "tls-port": "0",
         "unixsocket": "",
     }
     return {name: only(value) for name, value in values.items()} | {
@@ -123,10 +139,10 @@ def _constants() -> dict[str, Parameter]:
 def _given_at_start(parts: Parts) -> dict[str, Parameter]:
     settings = parts.settings
     return {
+        "aclfile": Parameter(lambda: str(settings.aclfile or "")),
         "bind": Parameter(lambda: settings.host),
         "crdt_region": Parameter(lambda: str(settings.region)),
         "dir": Parameter(lambda: str(settings.dir)),
-        "port": Parameter(lambda: str(parts.port())),
         "tcp-backlog": Parameter(lambda: "511"),
     }
 
@@ -135,8 +151,11 @@ def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
     def limit_clients(value: int) -> None:
         bounds.limits = replace(bounds.limits, clients_max=value)
 
-    def limit_output(value: int) -> None:
-        bounds.limits = replace(bounds.limits, output_buffer_bytes_max=value)
+    def limit_output(value: OutputLimits) -> None:
+        bounds.limits = replace(bounds.limits, output=value)
+
+    def limit_memory(value: MemoryBound) -> None:
+        bounds.memory.bound = value
 
     def limit_requests(**changes: int) -> None:
         bounds.limits = replace(bounds.limits, request=replace(bounds.limits.request, **changes))
@@ -150,13 +169,11 @@ def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
 
     return {
         "client-output-buffer-limit": Parameter(
-            lambda: (
-                f"normal {bounds.limits.output_buffer_bytes_max} 0 0 "
-                f"pubsub {UNREAD_BYTES_MAX} {UNREAD_BYTES_SOFT} {UNREAD_SOFT_MS // 1000}"
-            ),
-            output_limit(limit_output),
+            lambda: str(bounds.limits.output),
+            output_limits(lambda: bounds.limits.output, limit_output),
             "limits.output_buffer_bytes_max",
-            lambda: bounds.limits.output_buffer_bytes_max,
+            lambda: bounds.limits.output.normal.hard,
+            lambda: _settings_of_output(bounds.limits.output),
         ),
         "client-query-buffer-limit": number_parameter(
             lambda: bounds.limits.request.request_bytes_max,
@@ -173,6 +190,12 @@ def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
             least=1,
             most=(1 << 32) - 1,
         ),
+        "maxmemory-clients": Parameter(
+            lambda: str(bounds.memory.bound),
+            memory_bound(limit_memory),
+            "maxmemory_clients",
+            lambda: str(bounds.memory.bound),
+        ),
         "proto-max-bulk-len": number_parameter(
             lambda: bounds.limits.request.bulk_bytes_max,
             lambda value: limit_requests(bulk_bytes_max=value),
@@ -187,6 +210,18 @@ def _of_connections(bounds: Bounds, idle: IdleClients) -> dict[str, Parameter]:
             lambda: idle.seconds_max, set_idle_seconds, "timeout", most=I32_MAX
         ),
     }
+
+
+def _settings_of_output(limits: OutputLimits) -> dict[str, int | str]:
+    """All settings of these bounds but one: those that are not the defaults."""
+    found: dict[str, int | str] = {
+        "output_buffer_bytes_soft": limits.normal.soft,
+        "output_buffer_soft_s": limits.normal.soft_s,
+        "pubsub_buffer_bytes_max": limits.pubsub.hard,
+        "pubsub_buffer_bytes_soft": limits.pubsub.soft,
+        "pubsub_buffer_soft_s": limits.pubsub.soft_s,
+    }
+    return {f"limits.{name}": value for name, value in found.items()}
 
 
 def _of_observation(parts: Parts) -> dict[str, Parameter]:
@@ -226,6 +261,67 @@ def _of_observation(parts: Parts) -> dict[str, Parameter]:
             lambda: slowlog.length_max, set_slowlog_length, "slowlog_max_len"
         ),
     }
+
+
+def _of_users(accounts: Accounts, log: AclLog, settings: NodeSettings) -> dict[str, Parameter]:
+    password = settings.requirepass
+    users = accounts.users
+
+    def set_length(value: int) -> None:
+        log.length_max = value
+
+    def set_channels(value: str) -> None:
+        users.all_channels_at_first = value == "allchannels"
+
+    def channels() -> str:
+        return "allchannels" if users.all_channels_at_first else "resetchannels"
+
+    def check_password(text: str) -> Callable[[], None]:
+        given = text.encode()
+        try:
+            accounts.check_default_password(given)
+        except AccountsError as error:
+            raise BadValueError(str(error)) from None
+        return lambda: set_password(text, given)
+
+    def set_password(text: str, given: bytes) -> None:
+        nonlocal password
+        password = text
+        accounts.set_default_password(given)
+
+    return {
+        "acl-pubsub-default": Parameter(
+            channels,
+            one_of(["allchannels", "resetchannels"], set_channels),
+            "acl_pubsub_default",
+            channels,
+        ),
+        "acllog-max-len": number_parameter(lambda: log.length_max, set_length, "acllog_max_len"),
+        # Never shown: a user who may read the configuration need not know it.
+        "requirepass": Parameter(
+            lambda: "",
+            check_password,
+            # Settings that name a file with the password stay as they are.
+            None if settings.requirepass_file else "requirepass",
+            lambda: password,
+            is_exact=True,
+        ),
+    }
+
+
+def _of_notifications(notifications: Notifications) -> Parameter:
+    def check(text: str) -> Callable[[], None]:
+        classes = parse_classes(text)
+        if classes is None:
+            raise BadValueError("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.")
+        return lambda: notifications.want(classes)
+
+    return Parameter(
+        lambda: shown_classes(notifications.classes),
+        check,
+        "notify_keyspace_events",
+        lambda: whole_text(notifications.classes),
+    )
 
 
 def _of_streams(replica: Replica) -> dict[str, Parameter]:

@@ -1,8 +1,8 @@
-"""Changing values in a TOML file: what people wrote around them stays as it is.
+"""Changes values in a TOML file; comments and layout stay as they are.
 
-Not a parser of TOML, but an editor of lines whose work a parser checks: the result must read as the
-old values with the new ones in their places, or nothing is written.  So a file in a form that this
-does not understand (a table in braces, a dotted header) is refused, never spoilt.
+This is not a parser of TOML but an editor of lines.  A parser checks its work: the result must read
+as the old values with the new ones in their places, or nothing is written.  So a file in a form
+that this does not understand (a table in braces, a dotted header) is refused, never damaged.
 """
 
 import copy
@@ -105,8 +105,8 @@ def _insert(lines: list[str], table: str, last_own: int | None, line: str) -> No
 
 
 def _toml(value: int | str) -> str:
-    # A JSON string is a TOML string.
-    return json.dumps(value) if isinstance(value, str) else str(value)
+    # JSON's strings, true and false are TOML's.
+    return json.dumps(value)
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
@@ -117,7 +117,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 
 def _expected(before: dict[str, Any], values: Mapping[str, int | str]) -> dict[str, Any] | None:
-    """What the file must say afterwards; None: a table's name is taken by something else."""
+    """Values that the file must have afterwards; None: the name of a table has another value."""
     after = copy.deepcopy(before)
     for dotted, value in values.items():
         table, _, key = dotted.rpartition(".")

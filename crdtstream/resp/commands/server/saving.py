@@ -1,7 +1,7 @@
 """SAVE, BGSAVE and LASTSAVE: checkpoints, by the names that Redis has for its snapshots.
 
-What was answered is durable without them (``appendfsync``): a checkpoint makes restarts quick and
-lets the log be cut.
+Acknowledged writes are durable without them (``appendfsync``): a checkpoint makes restarts quick
+and lets the log be cut.
 """
 
 from typing import Final
@@ -53,8 +53,11 @@ class SavingCommands:
         return Status(b"Background saving scheduled")
 
     def _save(self, _session: Session, now: Millis, _argv: list[bytes]) -> Reply | Blocked:
-        """SAVE: a checkpoint, and an answer when it is written.  Other clients go on meanwhile, and
-        one that is under way is waited for first."""
+        """SAVE: make a checkpoint, and answer when it is written.
+
+        Other clients are served in the meantime.  If a checkpoint is under way, SAVE first waits
+        for that one.
+        """
         checkpointing = self._wanted()
         failures = checkpointing.failures
         # One that is under way does not have what was written since it began.

@@ -1,6 +1,6 @@
 """SLOWLOG: the last commands that took long, newest first.
 
-The time is what the command itself took: not the wait of a blocked one, not the disk's.
+The time is that of the command itself, without the wait of a blocked one or of the disk.
 
 Always so: no more than ``length_max`` commands are kept, and of each no more than ARGUMENTS_MAX
 arguments of ARGUMENT_BYTES_MAX bytes.
@@ -55,7 +55,7 @@ class Slowlog:
     """The log and its commands.
 
     Attributes:
-        slower_than_us: what takes at least this long is logged; 0: everything; -1: nothing.
+        slower_than_us: least duration of logged commands; 0: all are logged; -1: none.
         length_max: how many are kept.
     """
 

@@ -1,7 +1,7 @@
-"""Slow commands: the database tells of them, SLOWLOG and LATENCY keep them.
+"""Slow commands: the database reports them, SLOWLOG and LATENCY keep them.
 
-The database tells only of commands that take as long as the lower of the two thresholds; while both
-are off it tells of none, and measuring costs nothing more.
+The database reports only commands that take at least the lower of the two thresholds.  While both
+are off it reports none, and measuring costs nothing.
 """
 
 import sys
@@ -15,7 +15,7 @@ from crdtstream.resp.commands.server.slowlog import Slowlog
 
 
 class Slowness:
-    """Hands slow commands from the database to those who keep them.
+    """Passes slow commands from the database to SLOWLOG and LATENCY.
 
     Args:
         address_of: where a client is, ``host:port``.
@@ -39,7 +39,7 @@ class Slowness:
         self.watch()
 
     def watch(self) -> None:
-        """Have the database tell of what is wanted; after each change of a threshold."""
+        """Have the database report what is needed; call this after each change of a threshold."""
         thresholds = (self._slowlog.threshold_ns, self._latency.threshold_ns)
         found = [threshold for threshold in thresholds if threshold is not None]
         self._database.slow_ns = min(found, default=sys.maxsize)

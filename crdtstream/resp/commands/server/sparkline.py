@@ -43,7 +43,7 @@ def _stripe(heights: Sequence[int], labels: Sequence[str]) -> str:
 
 
 def _mark(height: int) -> str:
-    """What stands in a line for a column so high above its foot."""
+    """Character of a line for a column of ``height`` above the line's foot."""
     if height < 0:
         return " "
     return HEIGHTS[height] if height < len(HEIGHTS) else "|"

@@ -1,16 +1,18 @@
 """A parameter of CONFIG, and the kinds of values that one takes: words, numbers, sizes.
 
-A check reads a text and gives back the change that it asks for, or raises.  So CONFIG SET checks
-all its values before it changes anything.
+A check reads a text and returns the change that it asks for, or raises.  So CONFIG SET checks all
+its values before it changes anything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from crdtstream.commands.arguments import I64_MAX, parse_i64
 from crdtstream.core.sizes import parse_memory
 from crdtstream.open_files import allow_clients
+from crdtstream.resp.clients.memory_bound import PERCENT_MAX, MemoryBound, parse_bound
+from crdtstream.resp.clients.output_limits import OutputLimitError, OutputLimits
 
 # A text to the change that it asks for.
 Check: TypeAlias = Callable[[str], Callable[[], None]]
@@ -18,6 +20,17 @@ Check: TypeAlias = Callable[[str], Callable[[], None]]
 
 class BadValueError(Exception):
     """A value that a parameter does not take; the text is Redis's reason."""
+
+
+class Together(Protocol):
+    """Parameters that depend on each other: those of one CONFIG SET are checked as a whole."""
+
+    def check(self, texts: Mapping[str, str]) -> Callable[[], None]:
+        """The change to these values, by name.
+
+        Raises:
+            BadValueError: they cannot be had; nothing has changed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +42,19 @@ class Parameter:
         check: turns a text into what ``set`` takes, or raises BadValueError; None: it cannot be
             changed while the server runs.
         setting: where the configuration file has it, as ``limits.clients_max``; None: nowhere.
-        setting_value: what stands there at present.
+        setting_value: its present value in the settings' form.
+        further_settings: where it is several settings, the others, by where the file has them.
+        together: makes the change, instead of ``check``, which runs before it.
+        is_exact: its value is used as it is, and must therefore be UTF-8 (passwords).
     """
 
     get: Callable[[], str]
     check: Check | None = None
     setting: str | None = None
     setting_value: Callable[[], int | str] | None = None
+    further_settings: Callable[[], Mapping[str, int | str]] | None = None
+    together: Together | None = None
+    is_exact: bool = False
 
 
 # --- Kinds of values ----------------------------------------------------------------------------
@@ -55,7 +74,7 @@ def one_of(values: Sequence[str], change: Callable[[str], None]) -> Check:
 
 
 def _word(text: str, values: Sequence[str]) -> str:
-    if text.lower() not in values:
+    if text.lower() not in map(str.lower, values):
         words = ", ".join(value or '""' for value in values)
         raise BadValueError(f"argument(s) must be one of the following: {words}")
     return text.lower()
@@ -117,22 +136,28 @@ def number_parameter(
     return Parameter(lambda: str(get()), check(least, most, change), setting, get)
 
 
-def output_limit(change: Callable[[int], None]) -> Check:
-    """``normal <hard> <soft> <seconds>``; the soft limit is not to be had."""
+def output_limits(get: Callable[[], OutputLimits], change: Callable[[OutputLimits], None]) -> Check:
+    """``<class> <hard> <soft> <seconds> …``; classes that are not named stay as they are."""
 
     def check(text: str) -> Callable[[], None]:
-        words = text.split()
-        if not words or len(words) % 4:
-            raise BadValueError("Wrong number of arguments in buffer limit configuration.")
-        if words[0].lower() != "normal" or len(words) > 4:
-            raise BadValueError("Only the class normal can be set.")
-        hard, soft, seconds = map(parse_memory, words[1:])
-        if hard is None or soft is None or seconds is None or hard > I64_MAX:
-            raise BadValueError(
-                "Error in hard, soft or soft_seconds setting in buffer limit configuration."
-            )
-        if soft or seconds:
-            raise BadValueError("The class normal has a hard limit only: the others must be 0.")
-        return lambda: change(hard)
+        try:
+            limits = get().changed(text)
+        except OutputLimitError as error:
+            raise BadValueError(str(error)) from None
+        return lambda: change(limits)
+
+    return check
+
+
+def memory_bound(change: Callable[[MemoryBound], None]) -> Check:
+    """Bytes, or a percentage of ``maxmemory``."""
+
+    def check(text: str) -> Callable[[], None]:
+        bound = parse_bound(text)
+        if bound is None:
+            raise BadValueError("argument must be a memory or percent value")
+        most = PERCENT_MAX if bound.is_percent else I64_MAX
+        _check_bounds(bound.amount, 0, most)
+        return lambda: change(bound)
 
     return check

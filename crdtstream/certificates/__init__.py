@@ -1,0 +1,6 @@
+"""Certificates of regions, operators and readers: names, files, checks, a development authority.
+
+``names``, ``certificate``, ``chain``, ``checking`` and ``authority`` are pure: bytes and times are
+arguments.  Only ``files`` and ``node_files`` read and write; ``watching`` keeps those of a running
+node current.
+"""

@@ -1,0 +1,1 @@
+"""Shared by the commands of all programs: options, and how a command ends early."""

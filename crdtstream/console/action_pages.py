@@ -1,0 +1,246 @@
+"""Pages of actions: for missing values, for what would happen, and for what happened.
+
+A form sends its values in its address, percent-encoded: keys and groups are bytes, and a field of a
+form is text.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+from urllib.parse import urlencode
+
+from crdtstream.console import words
+from crdtstream.console.actions import (
+    IDLE_DIGITS_MAX,
+    TEXT_LENGTH_MAX,
+    Acknowledge,
+    Action,
+    Claim,
+    Remove,
+    SetLink,
+    Tune,
+    name_of,
+    title_of,
+    values_of,
+)
+from crdtstream.console.layout import problem, section
+from crdtstream.console.outcomes import Outcome, State
+from crdtstream.console.plans import Plan
+from crdtstream.page.markup import Child, Markup, element
+
+ACT: Final = "/console/act/"
+OUTCOME: Final = "/console/outcome/"
+# Values of an address, inside one field of a form.
+PACKED: Final = "of"
+PROOF: Final = "proof"
+IDLE_MS_DEFAULT: Final = 60_000
+CONSUMERS_OFFERED: Final = 100
+CONSUMER_LIST: Final = "consumers"
+
+
+def act_path(name: str, values: Sequence[tuple[str, str | bytes]]) -> str:
+    """Address of a page that asks for an action."""
+    return f"{ACT}{name}?{urlencode(values)}"
+
+
+def path_of(action: Action) -> str:
+    """Address at which an action is asked for and done."""
+    return act_path(name_of(action), values_of(action))
+
+
+def back_of(action: Action) -> str:
+    """Address of the page from which an action is reached."""
+    match action:
+        case SetLink():
+            return "/"
+        case Acknowledge() | Claim():
+            return pending_path(action.key, action.group)
+        case Tune():
+            return "/console/node"
+        case Remove():
+            return "/console/members"
+
+
+def pending_path(key: bytes, group: bytes, **further: str) -> str:
+    """Address of the pending entries of a group."""
+    values: dict[str, str | bytes] = {"key": key, "group": group, **further}
+    return f"/console/pending?{urlencode(values)}"
+
+
+def packed(values: Sequence[tuple[str, str | bytes]]) -> Markup:
+    """Values that a form sends besides what is typed."""
+    return element("input", type="hidden", name=PACKED, value=urlencode(values))
+
+
+# --- Before ---------------------------------------------------------------------------------------
+
+
+def asks(action: Action, plan: Plan, proof: str) -> list[Child]:
+    """The consequences of an action, and a button that starts it."""
+    back = back_of(action)
+    if plan.obstacle:
+        return [
+            section("Not possible", problem(plan.obstacle, "Nothing was changed.")),
+            element("p", element("a", "Back", href=back)),
+        ]
+    return [
+        section(
+            "What happens",
+            element("ul", [element("li", text) for text in plan.does], class_="sentences"),
+            element("p", plan.undoing, class_="undoing"),
+            element(
+                "form",
+                element("input", type="hidden", name=PROOF, value=proof),
+                element("button", title_of(action), type="submit"),
+                element("a", "Change nothing", href=back),
+                method="post",
+                action=path_of(action),
+                class_="decide",
+            ),
+        )
+    ]
+
+
+# The form of a memory value; by parameter the meaning of 0, as the settings have it.
+MEMORY_VALUE: Final = "a memory value"
+MEMORY_VALUES: Final = "a number of bytes, or one with a unit, such as 4gb"
+NO_LIMIT: Final = "no limit"
+ZERO: Final = {
+    "bootstrap_backlog_size": "nothing is kept",
+    "bootstrap_bytes_per_s": NO_LIMIT,
+    "checkpoint_log_bytes": "the size of the log causes no checkpoint",
+    "maxdisk": NO_LIMIT,
+    "maxmemory": NO_LIMIT,
+    "replication_backlog_size": "nothing is kept",
+}
+
+
+def _must_be(parameter: str, allowed: Sequence[str]) -> str:
+    if not allowed:
+        return ""
+    if allowed[0] != MEMORY_VALUE:
+        return f"It must be {allowed[0]}."
+    zero = f" 0 means: {ZERO[parameter]}." if parameter in ZERO else ""
+    return f"It must be {MEMORY_VALUES}.{zero}"
+
+
+def asks_for_value(
+    parameter: str, present: str, allowed: Sequence[str], *, is_choice: bool
+) -> list[Child]:
+    """The value of a tunable: one of a few words, or typed."""
+    if is_choice:
+        options = [
+            element("option", one, value=one, selected="" if one == present else None)
+            for one in allowed
+        ]
+        field = element("select", options, id="value", name="value")
+    else:
+        field = element(
+            "input",
+            id="value",
+            name="value",
+            value=present,
+            required="",
+            maxlength=str(TEXT_LENGTH_MAX),
+            autocomplete="off",
+            spellcheck="false",
+            aria_describedby="allowed",
+        )
+    return [
+        section(
+            "New value",
+            element("p", _must_be(parameter, allowed), id="allowed") if not is_choice else None,
+            element(
+                "form",
+                packed([("parameter", parameter)]),
+                element("label", f"{parameter} in this region", for_="value"),
+                field,
+                element("button", "Go on", type="submit"),
+                element("a", "Change nothing", href="/console/node"),
+                method="get",
+                action=f"{ACT}tune",
+                class_="decide",
+            ),
+            note="The next page says what it does, and asks.",
+        )
+    ]
+
+
+def asks_for_consumer(key: bytes, group: bytes, ids: Sequence[bytes]) -> list[Child]:
+    """The consumer that is to get pending entries."""
+    values = [("key", key), ("group", group), *(("id", one) for one in ids)]
+    return [
+        section(
+            "New consumer",
+            element(
+                "form",
+                packed(values),
+                element("label", "Consumer", for_="consumer"),
+                element(
+                    "input",
+                    id="consumer",
+                    name="consumer",
+                    list=CONSUMER_LIST,
+                    required="",
+                    maxlength=str(TEXT_LENGTH_MAX),
+                    autocomplete="off",
+                    spellcheck="false",
+                ),
+                element("label", "Idle for at least, in ms", for_="idle"),
+                element(
+                    "input",
+                    id="idle",
+                    name="idle",
+                    required="",
+                    inputmode="numeric",
+                    pattern="[0-9]+",
+                    maxlength=str(IDLE_DIGITS_MAX),
+                    value=str(IDLE_MS_DEFAULT),
+                    autocomplete="off",
+                ),
+                element("button", "Go on", type="submit"),
+                element("a", "Change nothing", href=pending_path(key, group)),
+                method="get",
+                action=f"{ACT}claim",
+                class_="decide",
+            ),
+            note=f"{words.number_of(len(ids), 'entry', 'entries')} of group"
+            f" {words.name(group)}. An entry that its consumer touched since is not taken from it."
+            " The next page says what happens, and asks.",
+        )
+    ]
+
+
+def consumers_offered(names: Iterable[bytes]) -> Markup:
+    """Consumers that the field of a claim offers: the first ones whose names it can hold."""
+    texts = (name.decode() for name in names if name.isascii() and len(name) <= TEXT_LENGTH_MAX)
+    options = [element("option", value=one) for one in islice(texts, CONSUMERS_OFFERED)]
+    return element("datalist", options, id=CONSUMER_LIST)
+
+
+# --- Behind ---------------------------------------------------------------------------------------
+
+
+def outcome(found: Outcome) -> list[Child]:
+    """The outcome of an action, as far as it has one."""
+    state = found.state.value
+    return [
+        section(
+            found.title,
+            element(
+                "div",
+                element("p", element("span", state, class_="state", data_state=state)),
+                element("ul", [element("li", line) for line in found.lines], class_="sentences"),
+                element(
+                    "p",
+                    element("a", "Reload this page", href=f"{OUTCOME}{found.number}"),
+                    " to see how far it is. It goes on if you leave.",
+                )
+                if found.state is State.RUNNING
+                else None,
+                role="status",
+                data_outcome=state,
+            ),
+        ),
+        element("p", element("a", "Back", href=found.back)),
+    ]

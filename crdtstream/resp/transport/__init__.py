@@ -1,0 +1,1 @@
+"""Transports of clients: listening sockets, and TLS."""

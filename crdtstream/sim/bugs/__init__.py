@@ -1,1 +1,0 @@
-"""The bugs that the simulator must notice, by area."""

@@ -1,0 +1,117 @@
+"""``crdtstream crdb salvage`` in a simulated world: the real salvage, without the calls between."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from crdtstream.commands.reply import CommandError
+from crdtstream.core.effects import Numbered
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId
+from crdtstream.core.producers.numbered import StaleBatchError
+from crdtstream.core.replica import Replica
+from crdtstream.core.wire.codec import BatchError, unpack
+from crdtstream.query.append_rows import append_numbered, checked_rows
+from crdtstream.salvage import Salvage
+from crdtstream.sim.node import SimNode
+from crdtstream.sim.violation import ViolationError
+from crdtstream.spark.connecting import StaleAppendError
+from crdtstream.store.errors import StoreError
+from crdtstream.upkeep.stranded import stranded_in
+from crdtstream.v1 import query_pb2
+
+# Errors of a salvage that was killed before its end.
+ERRORS: Final = (CommandError, BatchError, StoreError)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    values: list[bytes | None]
+
+    def to_pylist(self) -> list[bytes | None]:
+        return self.values
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Names of entries, as a scan reports them."""
+
+    columns: dict[str, _Column]
+
+    def column(self, name: str) -> _Column:
+        return self.columns[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A region, as a salvage reaches it."""
+
+    node: SimNode
+
+    def append(self, request: query_pb2.AppendRequest) -> query_pb2.AppendReply:
+        first = Numbered(request.producer, request.batch, request.first_row)
+        rows = checked_rows(first, unpack("I", request.lengths, field="lengths"), request.fields)
+        found: list[int] = []
+
+        def append(replica: Replica, now: Millis) -> int:
+            found.append(append_numbered(replica, now, request.key, first, rows))
+            return found[-1]
+
+        try:
+            self.node.change(append, writes=len(rows))
+        except StaleBatchError as error:
+            raise StaleAppendError(str(error)) from error
+        return query_pb2.AppendReply(appended=found[-1], known=len(rows) - found[-1])
+
+    def streams(self, patterns: Sequence[bytes]) -> Iterable[query_pb2.StreamDescription]:
+        (key,) = patterns
+        stream = self.node.region.replica.held_stream(key)
+        lanes = [] if stream is None else sorted(stream.lanes)
+        return [
+            query_pb2.StreamDescription(
+                key=key, lanes=[query_pb2.LaneDescription(origin=one) for one in lanes]
+            )
+        ]
+
+    def scan(self, request: query_pb2.ScanRequest) -> Iterator[_Names]:
+        with self.node.looking():
+            stream = self.node.region.replica.held_stream(request.key)
+            assert stream is not None
+            lane = stream.lanes[RegionId(request.origin)]
+            names = [macro.idempotent_at(at) for _, macro, at in lane.scan(ID_MIN, ID_MAX)]
+        yield _Names(
+            {
+                "producer": _Column([None if one is None else one.producer for one in names]),
+                "idempotent_id": _Column([None if one is None else one.id for one in names]),
+            }
+        )
+
+
+def salvage(removed: Replica, into: SimNode, *, streams_max: int) -> list[bytes]:
+    """Append again the entries that only the folder of a removed region has.
+
+    Args:
+        removed: the replica, as its folder says.
+        streams_max: number of streams behind which it is killed.
+
+    Returns:
+        Keys of the streams that it reached.
+
+    Raises:
+        ViolationError: an entry is missing after it.
+    """
+    cut = into.region.membership.members.cuts.final[removed.region]
+    job = Salvage(_Reached(into), removed.region, into.region.replica.database_uid.hex())
+    keys = []
+    with removed.residency.in_place():
+        for key, entries in list(stranded_in(removed, cut))[:streams_max]:
+            try:
+                done = job.append(key, entries)
+            except ERRORS:
+                break
+            keys.append(key)
+            if done.appended + done.known != len(entries):
+                raise ViolationError(
+                    f"I13: of {len(entries)} entries of {key!r} that only region"
+                    f" {removed.region} has, {done} were salvaged into region {into.number}"
+                )
+    return keys

@@ -1,0 +1,77 @@
+"""The console of real nodes: it asks the other regions as regions ask each other."""
+
+import re
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from crdtstream.local_regions import LocalRegions
+from tests.conftest import free_base_port
+from tests.live.cluster import running_regions, wait_until
+
+pytestmark = [pytest.mark.live, pytest.mark.long]
+
+
+def state_of(address: str, region: int) -> str:
+    """State of a region on the overview of a node."""
+    with urllib.request.urlopen(f"http://{address}/", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.search(rf'data-cell="region\.{region}\.state" data-state="([^"]*)"', text)
+    assert found is not None
+    return found[1]
+
+
+def asked_and_sent(address: str, path: str) -> None:
+    """Have a page ask, and send its form; the answer is the page of the outcome."""
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+        proof = re.search(r'name="proof" value="([^"]*)"', answer.read().decode())
+    assert proof is not None
+    form = urllib.request.Request(
+        f"http://{address}{path}",
+        data=urlencode({"proof": proof[1]}).encode(),
+        headers={"Origin": f"http://{address}"},
+    )
+    with urllib.request.urlopen(form, timeout=30) as answer:
+        assert 'data-state="being done"' in answer.read().decode()
+
+
+def test_a_removal_that_is_not_done_when_the_node_stops_is_not_known(tmp_path: Path) -> None:
+    with running_regions(3, tmp_path) as cluster:
+        cluster.converge()
+        # Region 3 gets nothing any more, and the removal waits for it.
+        cluster[3].set_links(paused=True)
+        cluster[2].client.xadd("orders", {"f": "v"})
+        asked_and_sent(f"127.0.0.1:{cluster[1].http_port}", "/console/act/remove?region=2")
+        assert cluster[1].end() == 0
+        acted = [line for line in cluster[1].log.read_text().splitlines() if "console act" in line]
+        assert "the console acts for a user" in acted[0]
+        assert "outcome='not known'" in acted[-1]
+        assert "The node stopped before it was done" in acted[-1]
+
+
+def test_regions_with_mutual_tls_show_each_other(tmp_path: Path) -> None:
+    local = LocalRegions(2, tmp_path / "data", base_port=free_base_port(2), tls=True)
+    try:
+        local.start_all()
+        assert local.wait_until_healthy()
+        first, second = (region.http_address for region in local.regions)
+        wait_until(lambda: state_of(first, 2) == "ok", "region 1 shows region 2")
+        wait_until(lambda: state_of(second, 1) == "ok", "region 2 shows region 1")
+    finally:
+        local.stop_all()
+        local.close()
+
+
+def test_a_region_that_is_gone_is_told_with_the_reason(tmp_path: Path) -> None:
+    with running_regions(2, tmp_path) as cluster:
+        address = f"127.0.0.1:{cluster[1].http_port}"
+        wait_until(lambda: state_of(address, 2) == "ok", "it is there")
+        cluster[2].end()
+        wait_until(lambda: state_of(address, 2) == "no answer", "it is gone")
+        with urllib.request.urlopen(f"http://{address}/", timeout=30) as answer:
+            text = answer.read().decode()
+        assert "CrdtstreamRegionDown" in text
+        assert "CrdtstreamRegionIsolated" in text
+        assert cluster[2].grpc_address in text

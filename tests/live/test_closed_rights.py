@@ -1,0 +1,142 @@
+"""Rights that an operator takes away, over gRPC and HTTP: the next call on an open connection is
+judged by what holds then (S7)."""
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from crdtstream.access.basic import Login
+from crdtstream.v1 import query_pb2, query_pb2_grpc
+from tests.live.closed import PASSWORD, Closed, closed_regions
+
+pytestmark = pytest.mark.live
+
+OTHER_PASSWORD: Final = "another-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
+    with closed_regions(1, tmp_path_factory.mktemp("closed")) as closed:
+        closed[1].client.xadd("orders:1", {"f": "v"})
+        closed[1].client.xadd("salaries", {"f": "v"})
+        yield closed
+
+
+@pytest.fixture(autouse=True)
+def users_as_before(closed: Closed) -> Iterator[None]:
+    yield
+    closed[1].client.execute_command("ACL", "LOAD")
+
+
+def acl(closed: Closed, *words: str) -> None:
+    closed[1].client.execute_command("ACL", *words)
+
+
+@pytest.fixture
+def stub(closed: Closed) -> Iterator[Any]:
+    """The Query service, over one connection with a reader's certificate."""
+    contents = closed.reader.contents
+    credentials = grpc.ssl_channel_credentials(contents.ca, contents.key, contents.certificates)
+    with grpc.secure_channel(closed[1].grpc_address, credentials) as channel:
+        yield query_pb2_grpc.QueryStub(channel)
+
+
+def code_of(call: Any, request: Any, who: Login) -> tuple[grpc.StatusCode, str]:
+    """Status of a call, and the node's reason."""
+    try:
+        reply = call(request, metadata=who.metadata, timeout=20)
+        if hasattr(reply, "__next__"):
+            list(reply)
+    except grpc.RpcError as error:
+        return error.code(), error.details() or ""
+    return grpc.StatusCode.OK, ""
+
+
+SCAN: Final = query_pb2.ScanRequest(key=b"orders:1", origin=1)
+
+
+def test_a_reader_whose_right_is_taken_away_reads_no_more(closed: Closed, stub: Any) -> None:
+    etl = Login(PASSWORD, "etl")
+    assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.OK
+    acl(closed, "SETUSER", "etl", "-xrange")
+    code, reason = code_of(stub.Scan, SCAN, etl)
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    assert reason.startswith("rights: this user may not run XRANGE on 1 of 1 keys")
+
+
+def test_a_reader_whose_keys_change_reads_the_new_ones_only(closed: Closed, stub: Any) -> None:
+    etl = Login(PASSWORD, "etl")
+    other = query_pb2.ScanRequest(key=b"salaries", origin=1)
+    assert code_of(stub.Scan, other, etl)[0] is grpc.StatusCode.PERMISSION_DENIED
+    acl(closed, "SETUSER", "etl", "resetkeys", "~salaries")
+    assert code_of(stub.Scan, other, etl)[0] is grpc.StatusCode.OK
+    assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_user_beside_a_readers_certificate_has_no_more_than_its_own_rights(
+    closed: Closed, stub: Any
+) -> None:
+    """The certificate alone would read everything."""
+    assert code_of(stub.Scan, SCAN, Login(PASSWORD, "nobody"))[0] is (
+        grpc.StatusCode.PERMISSION_DENIED
+    )
+    assert code_of(stub.Scan, SCAN, Login())[0] is grpc.StatusCode.OK
+
+
+@pytest.mark.parametrize(
+    "change", [("SETUSER", "etl", "off"), ("DELUSER", "etl"), ("SETUSER", "etl", "resetpass")]
+)
+def test_a_login_that_was_right_is_judged_again(
+    closed: Closed, stub: Any, change: tuple[str, ...]
+) -> None:
+    etl = Login(PASSWORD, "etl")
+    assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.OK
+    acl(closed, *change)
+    assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.UNAUTHENTICATED
+
+
+class Browser:
+    """One connection to the pages, over TLS, which stays open."""
+
+    def __init__(self, closed: Closed) -> None:
+        context = ssl.create_default_context(cafile=str(closed.authority.ca))
+        self._connection = http.client.HTTPSConnection(
+            "localhost", closed[1].http_port, timeout=20, context=context
+        )
+
+    def get(self, who: Login) -> int:
+        self._connection.request("GET", "/metrics", headers={"Authorization": who.header})
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def browser(closed: Closed) -> Iterator[Browser]:
+    browser = Browser(closed)
+    yield browser
+    browser.close()
+
+
+def test_pages_are_refused_once_the_right_is_gone(closed: Closed, browser: Browser) -> None:
+    scraper = Login(PASSWORD, "prometheus")
+    assert browser.get(scraper) == 200
+    acl(closed, "SETUSER", "prometheus", "-info")
+    assert browser.get(scraper) == 403
+    acl(closed, "SETUSER", "prometheus", "+info")
+    assert browser.get(scraper) == 200
+
+
+def test_pages_are_refused_once_the_password_has_changed(closed: Closed, browser: Browser) -> None:
+    scraper = Login(PASSWORD, "prometheus")
+    assert browser.get(scraper) == 200
+    acl(closed, "SETUSER", "prometheus", "resetpass", f">{OTHER_PASSWORD}")
+    assert browser.get(scraper) == 401
+    assert browser.get(Login(OTHER_PASSWORD, "prometheus")) == 200
