@@ -27,10 +27,13 @@ from crdtstream import compiled
 from tests import dealing, leftovers
 
 # How long an example takes says something of the machine, and nothing of the rule it proves.
-settings.register_profile(
-    "untimed", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("untimed")
+_UNTIMED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("untimed", _UNTIMED)
+# The same examples in each run, where a new one would refuse a change that has no part in it.
+# `make soak` draws others.
+settings.register_profile("untimed-same", _UNTIMED, derandomize=True)
+_IS_GATE = os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" or os.environ.get("CI") == "true"
+settings.load_profile("untimed-same" if _IS_GATE else "untimed")
 
 ROOT = Path(__file__).resolve().parent.parent
 # The environment that runs the tests; there is one for each Python.
@@ -42,6 +45,8 @@ _PORTS_FIRST, _PORTS_LAST, _PORTS_STEP, _THOUSAND = 10_000, 29_000, 25, 1_000
 REGIONS_MAX = 20
 
 LIVE_FOLDERS = (ROOT / "tests" / "clients", ROOT / "tests" / "live")
+# Some of their tests wait for several things, each as long as tests/live/cluster.py says.
+LIVE_SECONDS_MAX = 300
 
 
 def require(available: bool, reason: str) -> None:
@@ -129,12 +134,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With workers, the longest tests begin first.  On compiled code, tests that are only for
     the sources are left out.  A soak test takes as long as its many repetitions do.  All tests of
-    some folders are live."""
+    some folders are live, and may take longer."""
     for item in items:
-        if item.path.parent in LIVE_FOLDERS:
+        is_live = item.path.parent in LIVE_FOLDERS
+        if is_live:
             item.add_marker(pytest.mark.live)
-        if item.get_closest_marker("soak") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(0))
+        if not item.get_closest_marker("timeout"):
+            if item.get_closest_marker("soak"):
+                item.add_marker(pytest.mark.timeout(0))
+            elif is_live:
+                item.add_marker(pytest.mark.timeout(LIVE_SECONDS_MAX))
     if compiled.is_compiled():
         left_out = pytest.mark.skip(reason="it replaces what compiled code does not look up")
         for item in items:
