@@ -6,7 +6,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .tools
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What downloads something is tried three times; make lock writes which versions are installed.
+AGAIN := tools/again.sh
+PIP := $(AGAIN) $(BIN)/python -m pip --disable-pip-version-check
+LOCK := requirements.lock
+LOCKED := --constraint $(LOCK) --build-constraint $(LOCK)
+# Environments of programs that want other versions than the tests do.
+LOCKS := tools/locks
+pip_of = $(AGAIN) $(TOOLS)/$(1)/bin/python -m pip --disable-pip-version-check install --quiet \
+	--requirement $(LOCKS)/$(1).lock
 # Further words for the program that a target runs: make test ARGS='-k frontier -x'
 ARGS ?=
 # Tests at a time, twice as many as a small machine has cores, as many of them wait for something;
@@ -20,9 +28,9 @@ FUZZ_SECONDS ?= 3600
 # Folders whose tests start processes, or Java; test-fast leaves them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
-# Folders whose tests run on compiled code as well.
 # Those of the sources and of the tests themselves.
 HOUSE_TESTS := $(wildcard tests/test_*.py) tests/mutations
+# Folders whose tests run on compiled code as well.
 COMPILED_TESTS := tests/test_compiled.py $(addprefix tests/,core commands database fuzz region resp scenario sim)
 
 # On each other Python those that show what mypyc makes of the code; the rest has no reason to differ.
@@ -64,7 +72,7 @@ WORKERS := $(call workers,$(JOBS))
 LONG_WORKERS := $(call workers,$(LONG_JOBS))
 
 .DEFAULT_GOAL := help
-.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long test-pythons test-python test-spark-oldest wheel test-wheel check format proto docs site tools bench bench-storage bench-pipeline soak clean
+.PHONY: help up fast demo pipeline-demo drills test test-fast test-compiled test-long long lock test-pythons test-python test-spark-oldest wheel test-wheel check format proto docs site tools bench bench-storage bench-pipeline soak clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */|/' | \
@@ -86,8 +94,14 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long and not house" --durations 20 $(WORKERS) $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long, and CI runs besides: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(LONG_WORKERS) $(ARGS)
+
+long:  ## all that takes longer than the gate: long and compiled tests, wheel, other Pythons, oldest Spark
+	python3 tools/gate.py --long
+
+lock:  ## write the versions that are installed here from now on: the newest that pyproject.toml allows
+	tools/lock.sh $(PYTHON) $(LOCK) $(LOCKS)
 
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
 	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
@@ -113,7 +127,7 @@ test-spark-oldest: $(SPARK_OLDEST_STAMP) $(GENERATED)  ## the data source, archi
 	$(SPARK_OLDEST_VENV)/bin/python -m pytest -m "not soak" tests/spark/test_delta.py $(ARGS)
 
 wheel: $(COMPILE_STAMP) $(GENERATED)  ## a compiled wheel for this Python, in dist/
-	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	$(PIP) wheel --quiet --no-deps --build-constraint $(LOCK) --wheel-dir dist .
 
 test-wheel: wheel  ## install the wheel in a fresh environment, and ask a node of it
 	$(BIN)/python tools/try_wheel.py "$$(ls -t dist/*.whl | head -n 1)"
@@ -131,7 +145,7 @@ check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, 
 	$(BIN)/python tools/dependencies.py --check
 	$(BIN)/crdtstream scenario lint scenarios
 	$(BIN)/crdtstream drill lint scenarios/drills
-	$(BIN)/python -m pytest -q -m "house and not soak" --durations 5 $(WORKERS) $(HOUSE_TESTS)
+	$(BIN)/python -m pytest -q -m "house and not soak" --durations 5 $(WORKERS) $(HOUSE_TESTS) $(ARGS)
 
 format: $(DEV_STAMP)  ## bring the sources into shape
 	$(BIN)/ruff format $(FORMATTED)
@@ -163,11 +177,11 @@ bench-storage: $(DEV_STAMP) $(GENERATED)  ## memory, disk and restarts beside re
 bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE and Parquet (wants Java 17)
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), fuzzing (FUZZ_SECONDS=3600 for each surface), planted bugs
-	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) CRDTSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m soak $(ARGS)
+soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), new examples, fuzzing (FUZZ_SECONDS=3600 for each surface), planted bugs
+	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) CRDTSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m "soak or hypothesis" $(ARGS)
 
 clean:  ## remove what make made; data folders stay
-	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
+	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site ci-report
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -176,18 +190,18 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 		{ echo "This Python cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --quiet --constraint $(LOCK) --upgrade pip
 
-$(RUN_STAMP): pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --only-binary :all: --editable .
+$(RUN_STAMP): pyproject.toml $(LOCK) | $(BIN)/python
+	$(PIP) install --quiet $(LOCKED) --only-binary :all: --editable .
 	@touch $@
 
-$(DEV_STAMP): pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable '.[dev]'
+$(DEV_STAMP): pyproject.toml $(LOCK) | $(BIN)/python
+	$(PIP) install --quiet $(LOCKED) --editable '.[dev]'
 	@touch $(RUN_STAMP) $(COMPILE_STAMP) $@
 
-$(COMPILE_STAMP): pyproject.toml | $(RUN_STAMP)
-	$(PIP) install --quiet --only-binary :all: --editable '.[compile]'
+$(COMPILE_STAMP): pyproject.toml $(LOCK) | $(RUN_STAMP)
+	$(PIP) install --quiet $(LOCKED) --only-binary :all: --editable '.[compile]'
 	@touch $@
 
 # What is not in this environment is taken from the other one.
@@ -195,27 +209,26 @@ $(SPARK_OLDEST_STAMP): $(DEV_STAMP)
 	$(BIN)/python -m venv $(SPARK_OLDEST_VENV)
 	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 		> "$$($(SPARK_OLDEST_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_others.pth"
-	$(SPARK_OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet 'pyspark==$(SPARK_OLDEST)'
+	$(AGAIN) $(SPARK_OLDEST_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+		'pyspark==$(SPARK_OLDEST)'
 	@touch $@
 
 # iredis wants an older redis-py than the tests do: an environment of its own.
-$(IREDIS_STAMP): | $(BIN)/python
+$(IREDIS_STAMP): $(LOCKS)/iredis.lock | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/iredis
-	$(TOOLS)/iredis/bin/python -m pip --disable-pip-version-check install --quiet 'iredis==1.16.1'
+	$(call pip_of,iredis)
 	@touch $@
 
 # The Chaos Toolkit is a program of its own, and wants many packages that nothing else does.
-$(CHAOS_STAMP): | $(BIN)/python
+$(CHAOS_STAMP): $(LOCKS)/chaos.lock | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/chaos
-	$(TOOLS)/chaos/bin/python -m pip --disable-pip-version-check install --quiet \
-		'chaostoolkit==1.19.0' 'chaostoolkit-toxiproxy==0.3.1'
+	$(call pip_of,chaos)
 	@touch $@
 
 # The schemas of Kubernetes, to which the chart is compared.
-$(KUBERNETES_STAMP): | $(BIN)/python
+$(KUBERNETES_STAMP): $(LOCKS)/kubernetes-validate.lock | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/kubernetes-validate
-	$(TOOLS)/kubernetes-validate/bin/python -m pip --disable-pip-version-check install --quiet --no-compile \
-		'kubernetes-validate==1.37.0'
+	$(call pip_of,kubernetes-validate) --no-compile
 	@touch $@
 
 # Clients for Node.js; the copies keep what npm writes out of the sources.

@@ -14,5 +14,5 @@ command -v go >/dev/null || give_up "the tests of go-redis are not built: no Go 
 
 mkdir -p "$(dirname "$target")"
 cd "$(dirname "$0")/../tests/clients/go"
-CGO_ENABLED=0 go test -mod=readonly -c -o "$target" . ||
+CGO_ENABLED=0 "$again" go test -mod=readonly -c -o "$target" . ||
     give_up "the tests of go-redis cannot be built (the reason is above); they are skipped"

@@ -16,7 +16,7 @@ command -v go >/dev/null || give_up "helm is not built: no Go here; its tests ar
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 # It renders a few charts, so its speed does not matter, and that of the build does.
-CGO_ENABLED=0 GOBIN=$scratch go install -gcflags=all=-N -ldflags "-s -w" \
+CGO_ENABLED=0 GOBIN=$scratch "$again" go install -gcflags=all=-N -ldflags "-s -w" \
     "helm.sh/helm/v3/cmd/helm@$VERSION" ||
     give_up "helm cannot be built (the reason is above); its tests are skipped"
 install -D -m 755 "$scratch/helm" "$target"

@@ -21,7 +21,7 @@ pyspark=$("$python" -c 'import pyspark; print(pyspark.__path__[0])' 2>/dev/null)
 folder=$(dirname "$stamp")
 rm -rf "$folder"
 mkdir -p "$folder/jars" "$folder/classes"
-java -jar "$pyspark"/jars/ivy-*.jar -warn -ivy "$sources/ivy.xml" -types jar -confs default \
+"$again" java -jar "$pyspark"/jars/ivy-*.jar -warn -ivy "$sources/ivy.xml" -types jar -confs default \
     -retrieve "$folder/jars/[artifact]-[revision].[ext]" >&2 ||
     give_up "the jars of Jedis cannot be had (the reason is above); its tests are skipped"
 (cd "$folder/jars" && sha256sum --quiet --check "$sources/jars.sha256") ||

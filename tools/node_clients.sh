@@ -17,6 +17,6 @@ command -v npm >/dev/null ||
 
 mkdir -p "$(dirname "$stamp")"
 cp "$@" "$(dirname "$stamp")"
-npm ci --prefix "$(dirname "$stamp")" --ignore-scripts --no-audit --no-fund --loglevel=error ||
+"$again" npm ci --prefix "$(dirname "$stamp")" --ignore-scripts --no-audit --no-fund --loglevel=error ||
     give_up "clients for Node.js cannot be installed (the reason is above); their tests are skipped"
 touch "$stamp"

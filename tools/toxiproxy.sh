@@ -15,7 +15,7 @@ command -v go >/dev/null || give_up "toxiproxy-server is not built: no Go here; 
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-CGO_ENABLED=0 GOBIN=$scratch go install \
+CGO_ENABLED=0 GOBIN=$scratch "$again" go install \
     -ldflags "-X github.com/Shopify/toxiproxy/v2.Version=${VERSION#v}" \
     "github.com/Shopify/toxiproxy/v2/cmd/server@$VERSION" ||
     give_up "toxiproxy-server cannot be built (the reason is above); its tests are skipped"

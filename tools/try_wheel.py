@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 PAUSE_SECONDS: Final = 0.1
@@ -46,8 +47,10 @@ def main() -> int:
 def _install(wheel: Path, folder: Path) -> str:
     """The wheel's program ``crdtstream``."""
     venv.create(folder, with_pip=True)
+    again, lock = ROOT / "tools" / "again.sh", ROOT / "requirements.lock"
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, "--quiet", "--only-binary", ":all:", str(wheel)], check=True)
+    locked = ["--quiet", "--constraint", str(lock), "--only-binary", ":all:", str(wheel)]
+    subprocess.run([str(again), *pip, *locked], check=True)
     return str(folder / "bin" / "crdtstream")
 
 
