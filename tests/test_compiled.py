@@ -5,26 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from crdtstream import compiled
 from tests.conftest import ROOT, require
+from tests.programs import module_at
 
-
-def _builder() -> Any:
-    spec = spec_from_file_location("fast", compiled.BUILDER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fast = _builder()
+fast = module_at(compiled.BUILDER)
 
 # Another reason than those that `fast.LEFT_OUT` gives is a construct that mypyc gets wrong.
 NOT_COMPILED = {
@@ -253,13 +242,15 @@ def test_pure_and_compiled_regions_have_the_same_digests() -> None:
 
 
 @on_compiled
+@pytest.mark.long  # it compiles once more
 def test_a_wheel_runs_compiled_without_the_tree(tmp_path: Path) -> None:
     """Built as `pip wheel .` builds it, and installed beside the packages that it wants."""
 
     def pip(*words: str) -> None:
         subprocess.run([sys.executable, "-m", "pip", "--quiet", *words], cwd=ROOT, check=True)
 
-    pip("wheel", "--no-deps", "--wheel-dir", str(tmp_path), ".")
+    locked = ("--build-constraint", "requirements.lock")
+    pip("wheel", "--no-deps", *locked, "--wheel-dir", str(tmp_path), ".")
     (wheel,) = tmp_path.glob("crdtstream-*.whl")
     assert not wheel.name.endswith("-any.whl")
     site = tmp_path / "site"

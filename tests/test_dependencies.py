@@ -1,28 +1,16 @@
 """The page of dependencies has all that a node installs; licences that are not known are found."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.programs import module_at
 
 pytestmark = pytest.mark.house
 
 
-def _program() -> Any:
-    spec = spec_from_file_location("dependencies", ROOT / "tools" / "dependencies.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules["dependencies"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-tool = _program()
+tool = module_at(ROOT / "tools" / "dependencies.py")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Events that nodes log: every one that is in the code has a name, and the page lists them all."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import pytest
 
 from crdtstream.log_names import NAMES
 from tests.conftest import ROOT
+from tests.programs import module_at
 
 pytestmark = pytest.mark.house
 
@@ -16,14 +15,7 @@ pytestmark = pytest.mark.house
 @pytest.fixture(scope="module")
 def logs() -> Any:
     """The program that finds what the code logs."""
-    spec = spec_from_file_location("logs", ROOT / "tools" / "logs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    program = module_from_spec(spec)
-    # Its data classes look their module up.
-    sys.modules["logs"] = program
-    spec.loader.exec_module(program)
-    return program
+    return module_at(ROOT / "tools" / "logs.py")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,21 +17,13 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.console.browser import Browser, open_browser
+from tests.programs import module_at
 
 SITE = ROOT / "tools" / "site"
 BUILD_SECONDS_MAX = 110
 
 
-def _hook() -> Any:
-    spec = spec_from_file_location("site_pages", SITE / "pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-pages = _hook()
+pages = module_at(SITE / "pages.py")
 
 
 def entries(part: Any) -> Iterator[str]:
