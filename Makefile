@@ -22,6 +22,8 @@ ARGS ?=
 JOBS ?= 4
 # Long tests keep the processor busy, so fewer run at a time.
 LONG_JOBS ?= 2
+# Of the compiler: FAST_ARGS=--quick compiles in less time, for tests.
+FAST_ARGS ?=
 SEEDS ?= 10000
 SIM_SEEDS ?= 100000
 FUZZ_SECONDS ?= 3600
@@ -83,7 +85,7 @@ up: $(RUN_STAMP) $(GENERATED)  ## start three regions here; Ctrl-C stops them (A
 	$(BIN)/crdtstream up $(ARGS)
 
 fast: $(COMPILE_STAMP) $(GENERATED)  ## compile the hot paths, once for these sources (wants gcc)
-	$(BIN)/python tools/fast.py
+	$(BIN)/python tools/fast.py $(FAST_ARGS)
 
 demo: $(DEV_STAMP) $(GENERATED)  ## a year of weather, written in three regions at once
 	$(BIN)/crdtstream demo $(ARGS)
@@ -97,8 +99,8 @@ test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of ever
 test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(LONG_WORKERS) $(ARGS)
 
-long:  ## all that takes longer than the gate: long and compiled tests, wheel, other Pythons, oldest Spark
-	python3 tools/gate.py --long
+long:  ## what takes longer than the gate, in shards: those that the change concerns (ARGS=--all, --list, names)
+	python3 tools/shards.py $(ARGS)
 
 lock:  ## write the versions that are installed here from now on: the newest that pyproject.toml allows
 	tools/lock.sh $(PYTHON) $(LOCK) $(LOCKS)
@@ -112,8 +114,8 @@ test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spa
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
 	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
 
-test-pythons:  ## fast and compiled tests and live regions on each other supported Python here
-	tools/pythons.sh $(PYTHON)
+test-pythons:  ## fast and compiled tests and live regions on each other supported Python here (ONLY=3.12)
+	tools/pythons.sh $(PYTHON) $(ONLY)
 
 # One Python's part of `make test-pythons`, in its own environment.
 test-python: $(DEV_STAMP) $(GENERATED) $(if $(shell command -v go),$(BIN)/toxiproxy-server)

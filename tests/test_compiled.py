@@ -142,10 +142,21 @@ def test_a_build_of_another_mypy_is_made_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """But not where there is none to do it."""
-    (tmp_path / fast.MYPY_OF_BUILD).write_text("2.3.0")
-    for version, is_of_it in (("2.3.0", True), ("2.4.0", False), ("", True)):
+    (tmp_path / fast.MAKER_OF_BUILD).write_text("2.3.0")
+    for version, serves in (("2.3.0", True), ("2.4.0", False), ("", True)):
         monkeypatch.setattr(fast, "_mypy", lambda version=version: version)
-        assert (fast._mypy_of(tmp_path) == fast._mypy()) == is_of_it
+        assert fast._serves(tmp_path, fast.OPTIMIZED) == serves
+
+
+def test_a_quick_build_is_for_those_alone_who_ask_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(fast, "_mypy", lambda: "2.3.0")
+    (tmp_path / fast.MAKER_OF_BUILD).write_text(fast._maker(fast.QUICK))
+    assert fast._serves(tmp_path, fast.QUICK)
+    assert not fast._serves(tmp_path, fast.OPTIMIZED)
+    (tmp_path / fast.MAKER_OF_BUILD).write_text(fast._maker(fast.OPTIMIZED))
+    assert fast._serves(tmp_path, fast.QUICK)
 
 
 # --- When it is used ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 Usage:
     python tools/fast.py              compile this tree, unless that was done: `make fast`
+    python tools/fast.py --quick      the same without optimization, which takes less time
     python tools/fast.py --hint       tell how to compile it, unless that was done
     python tools/fast.py --list       the modules that are compiled, and why others are not
     python tools/fast.py --into DIR   put what is compiled into a folder, for a wheel
@@ -35,9 +36,12 @@ from crdtstream import compiled  # noqa: E402
 # Shared objects of one build, and nothing else, have names that begin so.
 GROUP: Final = "crdtstream"
 
-# The file of a build that says which mypy made it.  It is not part of the fingerprint, which a node
-# computes at its start, also where there is no mypy.
-MYPY_OF_BUILD: Final = "mypy-version"
+# The file of a build that says which mypy made it, and how.  It is not part of the fingerprint,
+# which a node computes at its start, also where there is no mypy.
+MAKER_OF_BUILD: Final = "mypy-version"
+# Levels of optimization, as compilers have them.
+OPTIMIZED: Final = "2"
+QUICK: Final = "0"
 
 # What mypyc would compile and Python could not import, or what would mean something else.
 LEFT_OUT: Final = {
@@ -68,6 +72,7 @@ def main() -> int:
     parser.add_argument("--hint", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--into", type=Path)
+    parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     os.chdir(ROOT)
     try:
@@ -78,7 +83,7 @@ def main() -> int:
         elif arguments.into is not None:
             _put_into(arguments.into.resolve())
         else:
-            _compile_tree()
+            _compile_tree(QUICK if arguments.quick else OPTIMIZED)
     except CannotCompileError as error:
         print(error, file=sys.stderr)
         return 1
@@ -193,16 +198,16 @@ def _builds() -> list[Path]:
     ]
 
 
-def _compile_tree() -> None:
+def _compile_tree(level: str) -> None:
     build = compiled.build_of_now()
-    if build.is_dir() and _mypy_of(build) == _mypy():
+    if _serves(build, level):
         print("compiled already, of the sources as they are")
         return
     compiled.BUILDS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=compiled.BUILDS) as folder:
         made = Path(folder) / build.name
-        _compile_into(made)
-        (made / MYPY_OF_BUILD).write_text(_mypy())
+        _compile_into(made, level)
+        (made / MAKER_OF_BUILD).write_text(_maker(level))
         _try_out(made)
         if compiled.build_of_now() != build:
             raise CannotCompileError("the sources changed meanwhile; again: make fast")
@@ -224,12 +229,20 @@ def _mypy() -> str:
         return ""
 
 
-def _mypy_of(build: Path) -> str:
-    """The version that made a build; that of now where none could make another one."""
-    written = build / MYPY_OF_BUILD
-    if not _mypy():
-        return ""
-    return written.read_text() if written.is_file() else "unknown"
+def _maker(level: str) -> str:
+    """What makes a build now; the usual level goes without saying."""
+    return _mypy() if level == OPTIMIZED else f"{_mypy()} -O{level}"
+
+
+def _serves(build: Path, level: str) -> bool:
+    """True if a build exists that the present mypy made with this level, or with the usual one.
+
+    Without a mypy nothing else can be made, so any build serves.
+    """
+    if not build.is_dir() or not _mypy():
+        return build.is_dir()
+    written = build / MAKER_OF_BUILD
+    return written.is_file() and written.read_text() in {_maker(level), _maker(OPTIMIZED)}
 
 
 def _try_out(build: Path) -> None:
@@ -261,16 +274,16 @@ def _try_out(build: Path) -> None:
 def _put_into(folder: Path) -> None:
     """Put in the product of `make fast` of these very sources, else what is compiled now."""
     build = compiled.build_of_now()
-    if build.is_dir():
+    if _serves(build, OPTIMIZED):
         shutil.copytree(build, folder)
     else:
-        _compile_into(folder)
+        _compile_into(folder, OPTIMIZED)
 
 
 # --- Compiling ------------------------------------------------------------------------------------
 
 
-def _compile_into(folder: Path) -> None:
+def _compile_into(folder: Path, level: str) -> None:
     """Compile all modules; the folder is there when all of them are.
 
     Raises:
@@ -280,7 +293,7 @@ def _compile_into(folder: Path) -> None:
     started = time.monotonic()
     _progress("translating to C …")
     with tempfile.TemporaryDirectory(prefix="crdtstream-c-") as work:
-        extensions = _translated(Path(work) / "c")
+        extensions = _translated(Path(work) / "c", level)
         made = Path(work) / "made"
         _build(extensions, made, Path(work) / "objects")
         shutil.copytree(made, folder)
@@ -306,9 +319,9 @@ def _require_compiler() -> None:
         ) from error
 
 
-def _translated(folder: Path) -> list[Any]:
+def _translated(folder: Path, level: str) -> list[Any]:
     """C sources in ``folder``, as extensions for setuptools: one with all code, and a small one for
-    each module."""
+    each module.  They are compiled with this level of optimization."""
     mypycify: Any = importlib.import_module("mypyc.build").mypycify
     told = io.StringIO()
     try:
@@ -322,7 +335,7 @@ def _translated(folder: Path) -> list[Any]:
                     f"--cache-dir={folder.parent / 'mypy'}",
                     *modules(),
                 ],
-                opt_level="2",
+                opt_level=level,
                 debug_level="0",
                 multi_file=True,
                 group_name=GROUP,
