@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from itertools import cycle, islice
@@ -108,6 +109,26 @@ def examples(count: int) -> int:
 # --- Who runs what ----------------------------------------------------------------------------
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        metavar="K/N",
+        help="run part K of N parts only; the path of a file says to which one its tests belong",
+    )
+
+
+def _keep_part(config: pytest.Config, items: list[pytest.Item], part: str) -> None:
+    number, _, count = part.partition("/")
+
+    def is_left_out(item: pytest.Item) -> bool:
+        name = item.path.relative_to(ROOT).as_posix()
+        return zlib.crc32(name.encode()) % int(count) != int(number) - 1
+
+    left_out = [item for item in items if is_left_out(item)]
+    items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
 def pytest_report_header() -> str:
     return f"crdtstream: {compiled.how()}"
 
@@ -123,6 +144,12 @@ def pytest_configure() -> None:
 
 def pytest_unconfigure() -> None:
     leftovers.end()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tell readers of the JUnit file, such as tools/gate.py, which tests are properties."""
+    if item.get_closest_marker("hypothesis"):
+        item.user_properties.append(("hypothesis", "1"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -144,6 +171,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(0))
             elif is_live:
                 item.add_marker(pytest.mark.timeout(LIVE_SECONDS_MAX))
+    if part := config.getoption("part"):
+        _keep_part(config, items, part)
     if compiled.is_compiled():
         left_out = pytest.mark.skip(reason="it replaces what compiled code does not look up")
         for item in items:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.conftest import ROOT
 from tests.programs import module_at
@@ -49,13 +51,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(tree: Path, **files: str) -> Any:
-    """A step whose tests are these files."""
+def run(tree: Path, *, touched: str = "", **files: str) -> Any:
+    """A step whose tests are these files, of a change that touches one."""
     for name, text in files.items():
         (tree / f"test_{name}.py").write_text(text)
     report = "ci-report/step.xml"
     pytest_run = (gate.PYTHON, "-m", "pytest", "-q", f"--junitxml={report}")
-    return gate.run_step(tree, gate.Step("step", 18, (pytest_run,), report))
+    return gate.run_step(tree, gate.Step("step", 18, (pytest_run,), report), frozenset({touched}))
 
 
 def last_lines(outcome: Any) -> list[str]:
@@ -85,7 +87,11 @@ def test_a_test_that_fails_once_is_reported_as_flaky(tree: Path) -> None:
     assert list(outcome.flaky) == ["test_two.py::test_fails_once"]
     lines = last_lines(outcome)
     assert any(line.startswith("FLAKY 1: ") for line in lines)
-    assert "  flaky in step: test_two.py::test_fails_once" in lines
+    told = "  flaky in step: test_two.py::test_fails_once"
+    assert f"{told} (mend it, or list it in tests/flaky.toml)" in lines
+    assert f"{told} (listed in tests/flaky.toml)" in gate.summary(
+        [outcome], known={"test_two.py::test_fails_once"}
+    )
     assert lines[-1] == "2 passed, 0 failed, 0 skipped"
 
 
@@ -107,6 +113,42 @@ def test_many_failures_are_refused_without_repeats(tree: Path) -> None:
     outcome = run(tree, **files)
     assert len(outcome.failed) == gate.FLAKY_MAX + 1
     assert {path.read_text() for path in tree.glob("*.count")} == {"x"}
+
+
+def test_a_test_that_the_change_touches_has_no_second_try(tree: Path) -> None:
+    outcome = run(tree, touched="test_one.py", one=FAILS_ONCE)
+    assert list(outcome.failed) == ["test_one.py::test_fails_once"]
+    assert (tree / "test_one.count").read_text() == "x"
+
+
+def test_a_property_has_no_second_try(tree: Path) -> None:
+    """Its examples are the same, so another run says nothing new."""
+    (tree / "conftest.py").write_text(
+        "def pytest_collection_modifyitems(items):\n"
+        "    for item in items:\n"
+        "        item.user_properties.append(('hypothesis', '1'))\n"
+    )
+    outcome = run(tree, one=FAILS_ONCE)
+    assert list(outcome.failed) == ["test_one.py::test_fails_once"]
+    assert (tree / "test_one.count").read_text() == "x"
+
+
+@given(st.integers())
+def test_reports_tell_properties_from_other_tests(
+    request: pytest.FixtureRequest, number: int
+) -> None:
+    del number
+    assert ("hypothesis", "1") in request.node.user_properties
+
+
+def test_a_worker_that_dies_fails_the_test_that_it_ran(tree: Path) -> None:
+    (tree / "test_one.py").write_text("import os\ndef test_dies():\n    os._exit(3)\n" + PASSES)
+    report = "ci-report/step.xml"
+    words = ("-p", "xdist.plugin", "-n", "2", f"--junitxml={report}")
+    command = (gate.PYTHON, "-m", "pytest", "-q", *words)
+    outcome = gate.run_step(tree, gate.Step("step", 18, (command,), report))
+    assert list(outcome.failed) == ["test_one.py::test_dies"]
+    assert outcome.report.count == 2
 
 
 def test_a_file_that_cannot_be_collected_is_refused(tree: Path) -> None:
@@ -169,8 +211,131 @@ def test_a_download_that_succeeds_at_last_is_none(tree: Path) -> None:
     assert (tree / "tries").read_text() == "x\n" * 2
 
 
+# --- Known flaky tests ----------------------------------------------------------------------------
+
+ENTRIES_MAX = 5
+DAYS_MAX = 14
+
+
+def commit_seconds(tree: Path, commit: str) -> int:
+    """When a commit was made, in seconds since 1970."""
+    words = ("/usr/bin/env", "git", "log", "-1", "--format=%ct", commit)
+    done = subprocess.run(words, cwd=tree, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def check_known(tree: Path) -> None:
+    """See that few flaky tests are known, each of them for a short time."""
+    entries = gate.known_flaky(tree)
+    assert len(entries) <= ENTRIES_MAX
+    for entry in entries:
+        assert entry.keys() == {"test", "since", "reason"}
+        file, _, name = entry["test"].partition("::")
+        assert f"def {name.partition('[')[0]}(" in (tree / file).read_text()
+        assert entry["reason"]
+        age = commit_seconds(tree, "HEAD") - commit_seconds(tree, entry["since"])
+        assert age <= DAYS_MAX * 86_400, (
+            f"mend {entry['test']}: it is flaky for {age // 86_400} days"
+        )
+
+
+def test_few_flaky_tests_are_known_and_none_for_long() -> None:
+    check_known(ROOT)
+
+
+def test_a_test_that_is_flaky_for_long_is_found(tree: Path) -> None:
+    def commit(name: str, *, day: int) -> None:
+        when = f"{day * 86_400} +0000"
+        who = ("-c", "user.name=x", "-c", "user.email=x")
+        environment = {"PATH": "/usr/bin:/bin", "GIT_COMMITTER_DATE": when, "GIT_AUTHOR_DATE": when}
+        for words in (("add", "."), (*who, "commit", "--allow-empty", "--message", name)):
+            command = ["/usr/bin/env", "git", *words]
+            subprocess.run(command, cwd=tree, env=environment, check=True, capture_output=True)
+
+    subprocess.run(["/usr/bin/env", "git", "init", "--quiet"], cwd=tree, check=True)
+    (tree / "test_one.py").write_text(FAILS_ONCE)
+    (tree / "tests").mkdir()
+    commit("first", day=20_000)
+    words = ("/usr/bin/env", "git", "rev-parse", "HEAD")
+    since = subprocess.run(words, cwd=tree, capture_output=True, text=True, check=True).stdout
+    entry = f'[[flaky]]\ntest = "test_one.py::test_fails_once"\nsince = "{since.strip()}"\n'
+    (tree / gate.KNOWN).write_text(f'{entry}reason = "x"\n')
+    commit("second", day=20_014)
+    check_known(tree)
+    commit("third", day=20_015)
+    with pytest.raises(AssertionError, match="flaky for 15 days"):
+        check_known(tree)
+
+
+# --- Stress ---------------------------------------------------------------------------------------
+
+LIVE = """
+import pytest
+
+@pytest.mark.live
+def test_live():
+    with open({journal!r}, "a") as journal:
+        journal.write("x")
+    {body}
+"""
+
+
+def under_stress(tree: Path, body: str, *touched: str) -> tuple[Any, str]:
+    """The outcome for one live test, and a letter for each time that it ran."""
+    journal = tree / "journal"
+    journal.touch()
+    (tree / "tests").mkdir()
+    (tree / "tests" / "test_live.py").write_text(LIVE.format(journal=str(journal), body=body))
+    marks = "\n".join(f"    {name}: x" for name in ("live", "long", "soak", "house"))
+    (tree / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{marks}\n")
+    return gate.stress(tree, frozenset(touched)), journal.read_text()
+
+
+def test_live_tests_in_touched_files_run_five_times_under_load(tree: Path) -> None:
+    outcome, ran = under_stress(tree, "pass", "tests/test_live.py", "tests/test_gone.py", "a.py")
+    assert outcome.reason is None
+    assert ran == "xxxxx"
+
+
+def test_a_live_test_that_fails_once_under_load_is_refused(tree: Path) -> None:
+    outcome, ran = under_stress(
+        tree, f"assert open({str(tree / 'journal')!r}).read() != 'xxx'", "tests/test_live.py"
+    )
+    assert outcome.status == gate.STRESS.status
+    assert ran == "xxx"
+
+
+def test_stress_ends_with_its_time(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "STRESS_SECONDS_MAX", 3.0)
+    outcome, ran = under_stress(tree, "import time; time.sleep(60)", "tests/test_live.py")
+    assert outcome.reason is None
+    # On a busy machine not even the first one began.
+    assert ran in {"", "x"}
+
+
+def test_live_tests_that_were_not_touched_do_not_run_under_load(tree: Path) -> None:
+    outcome, ran = under_stress(tree, "assert False", "tests/conftest.py", "docs/page.md")
+    assert (outcome.reason, ran) == (None, "")
+
+
+def test_touched_files_are_those_since_the_target(tree: Path) -> None:
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main")
+        subprocess.run(["git", *who, *words], cwd=tree, check=True, capture_output=True)
+
+    git("init")
+    assert gate.touched_files(tree) == frozenset()
+    git("add", "pytest.ini")
+    git("commit", "--message", "one")
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    assert gate.touched_files(tree) == frozenset()
+    (tree / "two").touch()
+    git("add", "two")
+    git("commit", "--message", "two")
+    assert gate.touched_files(tree) == frozenset({"two"})
+
+
 def test_each_step_has_a_status_of_its_own() -> None:
-    for steps in (gate.GATE, gate.LONG):
-        statuses = [step.status for step in steps]
-        assert len(set(statuses)) == len(statuses)
-        assert not {0, 1, 2} & set(statuses)
+    statuses = [step.status for step in (*gate.GATE, gate.STRESS)]
+    assert len(set(statuses)) == len(statuses)
+    assert not {0, 1, 2} & set(statuses)

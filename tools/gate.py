@@ -1,8 +1,7 @@
 """Runs the steps that must pass before a change lands, and names the step and the tests that fail.
 
 Usage:
-    python3 tools/gate.py          the gate, for a fresh clone: `.ci/run`
-    python3 tools/gate.py --long   the tests that take longer, one kind after the other: `make long`
+    python3 tools/gate.py          in a fresh clone: `.ci/run`
 
 The first step is `make test` as a newcomer runs it: without the programs that tests use besides.
 The tests that were skipped then run in a later step, in the same tree, when these programs exist.
@@ -10,25 +9,32 @@ No other test runs twice.
 
 If at most ``FLAKY_MAX`` tests of a step fail, each runs again, alone, in a new process, ``REPEATS``
 times, once the machine is quiet.  If it passes each time, the step passes and the last lines report
-the test as flaky; one failure is enough to refuse the change.
+the test as flaky; one failure is enough to refuse the change.  Two kinds of tests have no second
+try: those in files that the change touches, so that no new flaky test gets in, and properties, as
+their examples are the same in each run.
+
+The last step runs live tests in touched files ``STRESS_RUNS`` times beside two busy loops.
 
 Reports of the tests, and the list of flaky ones, are in ``ci-report/``.
 
-Exit status: 0 all steps passed; else the status of the first step that failed (``GATE``, ``LONG``),
-or 75 if a program or package could not be downloaded.
+Exit status: 0 all steps passed; else that of the first step that failed (see ``GATE``); 75 if a
+program or package could not be downloaded.
 
 It needs the standard library only, as at its start nothing is installed.
 """
 
-import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
+import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -39,6 +45,8 @@ PYTHON: Final = ".venv/bin/python"
 REPORTS: Final = "ci-report"
 SKIPPED: Final = f"{REPORTS}/skipped.txt"
 FLAKY: Final = f"{REPORTS}/flaky.json"
+# Flaky tests that are known; see docs/testing.md.
+KNOWN: Final = "tests/flaky.toml"
 
 FLAKY_MAX: Final = 5
 REPEATS: Final = 3
@@ -47,9 +55,15 @@ REPEATS: Final = 3
 PRESSURE_PERCENT_MAX: Final = 20.0
 PRESSURE: Final = Path("/proc/pressure/cpu")
 QUIET_SECONDS_MAX: Final = 60.0
+STRESS_RUNS: Final = 5
+STRESS_SECONDS_MAX: Final = 180.0
+# The branch that a change is for, in the clone that is judged.
+TARGET: Final = "origin/main"
 
 # sysexits.h: a temporary failure.  tools/again.sh and .ci/system-packages exit with it.
 UNREACHABLE: Final = 75
+# Of pytest.
+NO_TESTS: Final = 5
 _MAKE_SAID_UNREACHABLE: Final = re.compile(rf"^make.*\*\*\* .* Error {UNREACHABLE}$")
 
 
@@ -78,8 +92,8 @@ class Step:
     is_base: bool = False
 
 
-def _tested(name: str, status: int, *target: str, words: str = "", pure: str = "1") -> Step:
-    """A target of make whose last command is a run of pytest, which gets ``words`` besides."""
+def make_step(name: str, status: int, *target: str, words: str = "", pure: str = "1") -> Step:
+    """A target of make that ends with one run of pytest, to which it passes ``words``."""
     report = f"{REPORTS}/{name}.xml"
     command = ("make", *target, f"ARGS=--junitxml={report} {words}".rstrip())
     environment = NOTHING_SKIPPED | {"CRDTSTREAM_PURE": pure}
@@ -102,25 +116,19 @@ COMPILED: Final = "tests/test_compiled.py tests/core tests/commands tests/databa
 GATE: Final = (
     NEWCOMER,
     PROGRAMS,
-    _tested("check", 12, "check"),
-    _tested("test", 18, "test", words=f"@{SKIPPED}"),
-    _tested(
+    make_step("check", 12, "check"),
+    make_step("test", 18, "test", words=f"@{SKIPPED}"),
+    make_step(
         "compiled",
         14,
         "test-compiled",
+        "FAST_ARGS=--quick",
         f"COMPILED_TESTS={COMPILED}",
         words="-m 'not soak and not long'",
         pure="0",
     ),
 )
-LONG: Final = (
-    PROGRAMS,
-    _tested("long", 13, "test-long"),
-    _tested("compiled", 14, "test-compiled", pure="0"),
-    Step("wheel", 15, (("make", "test-wheel"),)),
-    Step("pythons", 16, (("make", "test-pythons"),)),
-    Step("spark-oldest", 17, (("make", "test-spark-oldest"),)),
-)
+STRESS: Final = Step("stress", 19, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +137,15 @@ class Report:
 
     Attributes:
         skipped: those that were skipped, but not those that are expected to fail.
+        properties: those of Hypothesis, as tests/conftest.py notes them.
+        seconds: duration by test.
         count: all tests, also those that were skipped.
     """
 
     failed: tuple[str, ...]
     skipped: tuple[str, ...]
+    properties: frozenset[str]
+    seconds: Mapping[str, float]
     count: int
 
 
@@ -158,19 +170,31 @@ class Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Run all that must pass before a change lands.")
-    parser.add_argument("--long", action="store_true", help="run what takes longer instead")
-    outcomes = run(LONG if parser.parse_args().long else GATE)
-    print("\n".join(summary(outcomes)))
+    outcomes = run(GATE, touched_files(ROOT))
+    print("\n".join(summary(outcomes, known={one["test"] for one in known_flaky(ROOT)})))
+    return exit_status(outcomes)
+
+
+def known_flaky(root: Path) -> list[dict[str, str]]:
+    """The entries of ``KNOWN``, each with ``test``, ``since`` (a commit) and ``reason``."""
+    entries: list[dict[str, str]] = tomllib.loads((root / KNOWN).read_text()).get("flaky", [])
+    return entries
+
+
+def exit_status(outcomes: Sequence[Outcome]) -> int:
     return next((one.status for one in outcomes if one.reason is not None), 0)
 
 
-def run(steps: Sequence[Step]) -> list[Outcome]:
-    """Run all steps, also those behind one that failed, unless that is their base."""
+def run(steps: Sequence[Step], touched: frozenset[str]) -> list[Outcome]:
+    """Run all steps, also those behind one that failed, unless that is their base.
+
+    Args:
+        touched: the files that the change touches.
+    """
     (ROOT / REPORTS).mkdir(exist_ok=True)
     outcomes = []
     for step in steps:
-        outcome = run_step(ROOT, step)
+        outcome = run_step(ROOT, step, touched)
         outcomes.append(outcome)
         if step is NEWCOMER and outcome.report is not None:
             (ROOT / SKIPPED).write_text("\n".join(outcome.report.skipped) + "\n")
@@ -179,15 +203,31 @@ def run(steps: Sequence[Step]) -> list[Outcome]:
                 outcome.status = step.status
         if outcome.reason is not None and step.is_base and outcome.report is None:
             break
+    else:
+        outcomes.append(stress(ROOT, touched))
     flaky = {test: outcome.step.name for outcome in outcomes for test in outcome.flaky}
     (ROOT / FLAKY).write_text(json.dumps(flaky, indent=2) + "\n")
     return outcomes
 
 
+def touched_files(root: Path, target: str = TARGET) -> frozenset[str]:
+    """Files that differ between HEAD and the target of the change; none without a target."""
+    found = subprocess.run(
+        ["/usr/bin/env", "git", "diff", "--name-only", "--merge-base", target, "HEAD"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    return frozenset(found.stdout.splitlines())
+
+
 # --- A step ---------------------------------------------------------------------------------------
 
 
-def run_step(root: Path, step: Step) -> Outcome:
+def run_step(root: Path, step: Step, touched: frozenset[str] = frozenset()) -> Outcome:
+    """Run a step; see ``run``."""
     started = time.monotonic()
     outcome = Outcome(step, 0.0)
     report = root / step.report if step.report else None
@@ -203,13 +243,22 @@ def run_step(root: Path, step: Step) -> Outcome:
     if report is not None and report.exists():
         outcome.report = read_report(report, root)
         if outcome.reason is not None and outcome.report.failed:
-            _judge(root, outcome, outcome.report.failed)
+            _judge(root, outcome, outcome.report, touched)
     outcome.seconds = time.monotonic() - started
     return outcome
 
 
-def _run(root: Path, step: Step, command: Sequence[str]) -> tuple[int, bool]:
-    """Run a command of a step; returns its exit status, and True if a download failed."""
+def _run(
+    root: Path, step: Step, command: Sequence[str], *, seconds_max: float | None = None
+) -> tuple[int, bool]:
+    """Run a command of a step; it gets a Ctrl-C after ``seconds_max``.
+
+    Returns:
+        Its exit status, and True if a download failed.
+
+    Raises:
+        TimeoutExpired: it has ended by that Ctrl-C.
+    """
     is_unreachable = False
     with subprocess.Popen(
         [*step.runner, *command],
@@ -222,24 +271,44 @@ def _run(root: Path, step: Step, command: Sequence[str]) -> tuple[int, bool]:
         errors="replace",
     ) as process:
         assert process.stdout is not None
+        is_over = threading.Event()
+
+        def end() -> None:
+            is_over.set()
+            process.send_signal(signal.SIGINT)
+
+        alarm = threading.Timer(seconds_max or threading.TIMEOUT_MAX, end)
+        alarm.start()
         for line in process.stdout:
             sys.stdout.write(line)
             sys.stdout.flush()
             is_unreachable |= _MAKE_SAID_UNREACHABLE.match(line.rstrip()) is not None
+        alarm.cancel()
+    if is_over.is_set():
+        assert seconds_max is not None
+        raise subprocess.TimeoutExpired(command, seconds_max)
     return process.returncode, is_unreachable or process.returncode == UNREACHABLE
 
 
 # --- Flaky tests ----------------------------------------------------------------------------------
 
 
-def _judge(root: Path, outcome: Outcome, failed: Sequence[str]) -> None:
+def _judge(root: Path, outcome: Outcome, report: Report, touched: frozenset[str]) -> None:
     """Run failed tests again, if they are few, and say in ``outcome`` which are only flaky."""
-    if len(failed) > FLAKY_MAX:
-        outcome.failed = failed
+
+    def has_second_try(test: str) -> bool:
+        return test not in report.properties and test.partition("::")[0] not in touched
+
+    if len(report.failed) > FLAKY_MAX:
+        outcome.failed = report.failed
         return
     _wait_until_quiet()
-    outcome.failed = [test for test in failed if not _passes_each_time(root, outcome.step, test)]
-    outcome.flaky = [test for test in failed if test not in outcome.failed]
+    outcome.flaky = [
+        test
+        for test in report.failed
+        if has_second_try(test) and _passes_each_time(root, outcome.step, test)
+    ]
+    outcome.failed = [test for test in report.failed if test not in outcome.flaky]
     if not outcome.failed:
         outcome.reason, outcome.status = None, 0
 
@@ -269,6 +338,50 @@ def _pressure_percent() -> float:
     return float(found[1]) if found else 0.0
 
 
+# --- Stress ---------------------------------------------------------------------------------------
+
+
+def stress(root: Path, touched: frozenset[str]) -> Outcome:
+    """Run live tests in touched files beside two busy loops, again and again while time is left."""
+    started = time.monotonic()
+    outcome = Outcome(STRESS, 0.0)
+    files = sorted(
+        name
+        for name in touched
+        if re.fullmatch(r"tests/.*test_\w+\.py", name) and (root / name).is_file()
+    )
+    marks = "live and not long and not soak and not house"
+    command = (PYTHON, "-m", "pytest", "-q", "-x", "-m", marks, *files)
+    with _busy(2):
+        for number in range(1, STRESS_RUNS + 1):
+            left = STRESS_SECONDS_MAX - (time.monotonic() - started)
+            if not files or left <= 0:
+                break
+            print(f"\n=== stress, {number} of {STRESS_RUNS}: {len(files)} files", flush=True)
+            try:
+                status, _ = _run(root, STRESS, command, seconds_max=left)
+            except subprocess.TimeoutExpired:
+                break
+            if status not in {0, NO_TESTS}:
+                outcome.reason = f"a live test in a touched file failed in run {number} under load"
+                outcome.status = STRESS.status
+                break
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+@contextmanager
+def _busy(count: int) -> Iterator[None]:
+    """Programs that keep a processor busy each."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 # --- Reports --------------------------------------------------------------------------------------
 
 
@@ -280,16 +393,22 @@ def read_report(path: Path, root: Path) -> Report:
     """
     failed: dict[str, None] = {}
     skipped: dict[str, None] = {}
+    properties = set()
+    seconds: dict[str, float] = {}
     count = 0
     for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314 -- pytest wrote it
         count += 1
         test = _node_id(case.get("classname", ""), case.get("name", ""), root)
         if case.find("failure") is not None or case.find("error") is not None:
             failed[test] = None
+        # A test has one for its call and one for a fixture that failed.
+        seconds[test] = seconds.get(test, 0.0) + float(case.get("time", "0"))
+        if case.find("properties/property[@name='hypothesis']") is not None:
+            properties.add(test)
         for skip in case.iter("skipped"):
             if skip.get("type") != "pytest.xfail":
                 skipped[test] = None
-    return Report(tuple(failed), tuple(skipped), count)
+    return Report(tuple(failed), tuple(skipped), frozenset(properties), seconds, count)
 
 
 def _node_id(classname: str, name: str, root: Path) -> str:
@@ -308,8 +427,12 @@ def _node_id(classname: str, name: str, root: Path) -> str:
 # --- The last lines -------------------------------------------------------------------------------
 
 
-def summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Times of the steps, flaky tests, failed steps with their tests, numbers of tests."""
+def summary(outcomes: Sequence[Outcome], known: Container[str] = ()) -> Iterator[str]:
+    """Times of the steps, flaky tests, failed steps with their tests, numbers of tests.
+
+    Args:
+        known: the flaky tests that are listed as such.
+    """
     yield ""
     for outcome in outcomes:
         result = "passed" if outcome.reason is None else "REFUSED"
@@ -317,7 +440,9 @@ def summary(outcomes: Sequence[Outcome]) -> Iterator[str]:
     flaky = [(outcome.step.name, test) for outcome in outcomes for test in outcome.flaky]
     if flaky:
         yield f"FLAKY {len(flaky)}: failed once, then passed {REPEATS} times alone ({FLAKY})"
-        yield from (f"  flaky in {step}: {test}" for step, test in flaky)
+        for step, test in flaky:
+            told = f"listed in {KNOWN}" if test in known else f"mend it, or list it in {KNOWN}"
+            yield f"  flaky in {step}: {test} ({told})"
     for outcome in outcomes:
         if outcome.reason is not None:
             yield f"refused by step {outcome.step.name} (exit {outcome.status}): {outcome.reason}"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs `make test-python` and `make test-wheel` on each supported Python of this machine, but one.
 #
-# Usage: tools/pythons.sh BUT
+# Usage: tools/pythons.sh BUT [ONLY]
 #
-# BUT is the Python that the other targets of make use.  Looked for are python3.11 and later in the
+# ONLY: this version, such as 3.12; it fails if that is not found.  BUT is the Python that the other
+# targets of make use.  Looked for are python3.11 and later in the
 # PATH and among pyenv's versions.  Each gets an environment of its own, .venv-3.12 and so on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,9 +30,10 @@ find_python() {
 }
 
 but=$(version_of "$1")
+only=${2:-}
 found=()
 for ((minor = 11; minor <= NEWEST; minor++)); do
-    if [[ 3.$minor == "$but" ]]; then
+    if [[ 3.$minor == "$but" || 3.$minor != "${only:-3.$minor}" ]]; then
         continue
     fi
     if python=$(find_python "$minor"); then
@@ -43,4 +45,8 @@ for ((minor = 11; minor <= NEWEST; minor++)); do
         echo "--- Python 3.$minor is not found in the PATH, nor among pyenv's versions"
     fi
 done
+if [[ -n $only && ${#found[@]} == 0 ]]; then
+    echo "no Python $only here to test with" >&2
+    exit 1
+fi
 echo "tested besides $but: ${found[*]:-none}"

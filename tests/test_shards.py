@@ -1,0 +1,100 @@
+"""Shards of long tests: a change runs those that it concerns, and no long test is in none."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.programs import module_at
+
+pytestmark = [pytest.mark.live, pytest.mark.house]
+
+
+@pytest.fixture(scope="module")
+def shards() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        # As a program of the folder, it imports its neighbour.
+        patch.syspath_prepend(ROOT / "tools")
+        return module_at(ROOT / "tools" / "shards.py")
+
+
+def concerned(shards: Any, *touched: str) -> set[str]:
+    return {shard.name for shard in shards.SHARDS if shards.concerns(touched, shard)}
+
+
+def test_a_change_concerns_the_shards_that_depend_on_its_files(shards: Any) -> None:
+    names = {shard.name for shard in shards.SHARDS}
+    assert concerned(shards, "README.md") == set()
+    assert concerned(shards, "tests/spark/test_cli.py") == {
+        *("spark-1", "spark-2", "spark-oldest"),
+        *("drills", "others", "examples"),
+    }
+    assert concerned(shards, "crdtstream/core/replica.py") == names
+    assert concerned(shards, "requirements.lock") == names
+    # A folder, and not what begins with its name.
+    assert concerned(shards, "crdtstream_other/page.py") == set()
+
+
+def test_every_path_of_a_shard_exists(shards: Any) -> None:
+    gone = {
+        path
+        for shard in shards.SHARDS
+        for path in (*shards.ALWAYS, *shard.paths)
+        # Not every package has a folder of tests of its own.
+        if not (ROOT / path).exists() and not path.startswith("tests/")
+    }
+    assert gone == set()
+
+
+def test_every_long_test_is_in_one_shard(shards: Any) -> None:
+    """The folders of shards that run `make test-long`, and all that they ignore, are the same."""
+    words = {
+        shard.name: shard.step.commands[-1][-1].split()
+        for shard in shards.SHARDS
+        if shard.step.commands[-1][1] == "test-long"
+    }
+    ignored = {
+        word.removeprefix("--ignore=") for word in words.pop("others") if word.startswith("--ig")
+    }
+    named: dict[str, list[str]] = {}
+    for name, own in words.items():
+        part = own[own.index("--part") + 1] if "--part" in own else "1/1"
+        for word in own:
+            if word.startswith("tests/"):
+                named.setdefault(word, []).append(part)
+        assert f"--junitxml=ci-report/{name}.xml" in own[0]
+    assert named.keys() == ignored
+    for parts in named.values():
+        count = len(parts)
+        assert parts == [f"{number}/{count}" for number in range(1, count + 1)]
+
+
+def test_parts_have_each_file_once() -> None:
+    def collected(*words: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/page", *words],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    parts = [collected("--part", f"{number}/2") for number in (1, 2)]
+    assert all(parts)
+    assert sorted(parts[0] + parts[1]) == sorted(collected())
+
+
+def test_the_hash_follows_the_files_of_a_shard(shards: Any, tmp_path: Path) -> None:
+    subprocess.run(["/usr/bin/env", "git", "init", "--quiet", tmp_path], check=True)
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("first")
+    subprocess.run(["/usr/bin/env", "git", "add", "."], cwd=tmp_path, check=True)
+    found = shards.hash_of(tmp_path, ["one"])
+    (tmp_path / "two").write_text("second")
+    assert shards.hash_of(tmp_path, ["one"]) == found
+    (tmp_path / "one").write_text("second")
+    assert shards.hash_of(tmp_path, ["one"]) != found
