@@ -81,6 +81,7 @@ def settings_of(root: Path, region: RegionId) -> dict[str, Value]:
         "tls_key_file": str(paths.key),
         "tls_ca_cert_file": str(paths.ca),
         "tls_replication": True,
+        "tls_http": True,
     }
 
 

@@ -69,7 +69,7 @@ _OWN_VARIABLES: Final = (
 # The same of regions with certificates of their own.
 _TLS_VARIABLES: Final = (
     *("TLS_CERT_FILE", "TLS_KEY_FILE", "TLS_KEY_FILE_PASS_FILE", "TLS_CA_CERT_FILE"),
-    "TLS_REPLICATION",
+    *("TLS_REPLICATION", "TLS_HTTP"),
 )
 
 SettingValue = str | int
@@ -381,6 +381,11 @@ class LocalRegions:
         # As the folder was given: short enough to be read.
         start, given = str(self._folder.absolute()), str(self._folder)
         return ["--tls", *(str(one).replace(start, given, 1) for one in files)]
+
+    @property
+    def console_url(self) -> str:
+        """Address of the pages of the first region."""
+        return f"{'https' if self._tls else 'http'}://{self.regions[0].http_address}/"
 
     @property
     def _certificates_folder(self) -> Path:

@@ -1,7 +1,9 @@
 """The console of real nodes: it asks the other regions as regions ask each other."""
 
 import re
+import ssl
 import urllib.request
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,9 +16,12 @@ from tests.live.cluster import running_regions, wait_until
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
 
-def state_of(address: str, region: int) -> str:
+def state_of(
+    address: str, region: int, *, scheme: str = "http", authority: ssl.SSLContext | None = None
+) -> str:
     """State of a region on the overview of a node."""
-    with urllib.request.urlopen(f"http://{address}/", timeout=30) as answer:
+    page = f"{scheme}://{address}/"
+    with urllib.request.urlopen(page, timeout=30, context=authority) as answer:
         text = answer.read().decode()
     found = re.search(rf'data-cell="region\.{region}\.state" data-state="([^"]*)"', text)
     assert found is not None
@@ -56,9 +61,11 @@ def test_regions_with_mutual_tls_show_each_other(tmp_path: Path) -> None:
     try:
         local.start_all()
         assert local.wait_until_healthy()
+        ca = tmp_path / "data" / "certificates" / "operator-up" / "ca.pem"
+        shown = partial(state_of, scheme="https", authority=ssl.create_default_context(cafile=ca))
         first, second = (region.http_address for region in local.regions)
-        wait_until(lambda: state_of(first, 2) == "ok", "region 1 shows region 2")
-        wait_until(lambda: state_of(second, 1) == "ok", "region 2 shows region 1")
+        wait_until(lambda: shown(first, 2) == "ok", "region 1 shows region 2")
+        wait_until(lambda: shown(second, 1) == "ok", "region 2 shows region 1")
     finally:
         local.stop_all()
         local.close()

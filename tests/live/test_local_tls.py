@@ -1,7 +1,10 @@
 """``crdtstream up --tls``: regions of this machine with certificates of their own."""
 
+import ssl
 import stat
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -46,6 +49,15 @@ def test_local_regions_speak_tls_and_go_on_with_their_certificates(tmp_path: Pat
         plain_client = redis.Redis(port=local.regions[0].resp_port)
         with plain_client, pytest.raises(redis.ConnectionError):
             plain_client.ping()
+
+        # Browsers check the host as well; the console asks for no certificate.
+        authority = ssl.create_default_context(
+            cafile=str(folder / "certificates" / "operator-up" / "ca.pem")
+        )
+        with urllib.request.urlopen(local.console_url, timeout=20, context=authority) as page:
+            assert "crdtstream" in page.read().decode()
+        with pytest.raises((urllib.error.URLError, ConnectionError)):
+            urllib.request.urlopen(local.console_url.replace("https", "http"), timeout=20)
 
         # Spark checks the host, and shows a certificate of this authority.
         _ask_as_spark(address, folder / "certificates" / "operator-up")
