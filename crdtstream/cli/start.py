@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "up": "crdtstream.cli.up",
     "node": "crdtstream.cli.node",
     "status": "crdtstream.cli.status",
+    "console": "crdtstream.cli.console",
     "crdb": "crdtstream.cli.crdb_verbs",
     "certs": "crdtstream.cli.certs_verbs",
     "doctor": "crdtstream.cli.doctor",

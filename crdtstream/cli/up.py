@@ -36,8 +36,8 @@ def up(
         bool,
         typer.Option(
             "--tls",
-            help="The RESP and gRPC ports speak mutual TLS, with certificates that are made in the"
-            " folder. Later starts of the folder do so without this option.",
+            help="All ports speak TLS, those of Redis clients and gRPC mutual TLS, with certificates"
+            " that are made in the folder. Later starts of the folder do so without this option.",
         ),
     ] = False,
     new_database: Annotated[
@@ -77,6 +77,7 @@ def up(
                 if local.client_options:
                     # Too long for the table, and to be copied as one line.
                     typer.echo(f"Try: {_first_command(local)}", err=True)
+                typer.echo(f"Console: {local.console_url}", err=True)
                 typer.echo("Ctrl-C stops them.", err=True)
                 _watch(local, stop)
         except LocalRegionsError as error:

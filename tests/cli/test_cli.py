@@ -566,6 +566,7 @@ def test_signal_stops_all_and_the_data_stays(
     for region in (1, 2):
         for shift in (0, 1000, 2000):
             assert f"127.0.0.1:{up.base_port + shift + region}" in up.text()
+    assert f"Console: http://127.0.0.1:{up.base_port + 2001}/\n" in up.text()
     pids = up.node_pids()
     assert len(pids) == 2
     with redis.Redis(port=up.base_port + 1, decode_responses=True) as first:
