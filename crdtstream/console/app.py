@@ -24,6 +24,7 @@ from crdtstream.console.asked import (
     no_right,
     no_stream,
     parameters,
+    time_of,
     unreadable,
 )
 from crdtstream.console.assets import Assets
@@ -44,7 +45,7 @@ from crdtstream.console.reading import (
     read_keys,
     stream_facts,
 )
-from crdtstream.core.ids import ID_MAX, ID_MIN, format_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, format_id, make_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.page.markup import Child
@@ -158,9 +159,12 @@ class Console:
         return self._still("Streams", content, "Streams")
 
     async def stream(self, request: Request) -> Response:
-        asked = parameters(request, "key", "up_to")
+        asked = parameters(request, "key", "up_to", "at")
         key, rights = asked.get("key", b""), rights_of(request)
+        at = asked.get("at", b"")
         up_to = id_of(asked["up_to"]) if "up_to" in asked else ID_MAX
+        if at:
+            up_to = min(up_to, make_id(time_of(at), U64_MAX))
         if not may_read(rights, key):
             raise no_right(request, [b"xinfo", b"stream", key])
         parts, now = self._parts, self._parts.engine.now()
@@ -183,6 +187,7 @@ class Console:
             facts,
             groups,
             entries,
+            at=at.decode(errors="replace"),
             is_first=up_to == ID_MAX,
             now=now,
             has_pending_page=may_see_pending(rights, key, b""),

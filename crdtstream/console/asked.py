@@ -1,5 +1,6 @@
 """The wishes of a request, checked; and the pages for what cannot be shown."""
 
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -7,10 +8,13 @@ from starlette.requests import Request
 
 from crdtstream.console import words
 from crdtstream.console.guard import rights_of
-from crdtstream.core.ids import StreamId, parse_id
+from crdtstream.core.ids import Millis, StreamId, parse_id
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.size import Size
 
+MS_PER_SECOND: Final = 1_000
+# That of the first ID that is a time.
+EPOCH_YEAR: Final = 1970
 QUERY_BYTES_MAX: Final = Size(8_192, least=1)
 NO_RIGHT: Final = "This user may not read that key."
 NO_RIGHT_ADVICE: Final = (
@@ -78,6 +82,31 @@ def id_of(text: bytes) -> StreamId:
             "Follow the links of the stream's page.",
         )
     return found
+
+
+def time_of(text: bytes) -> Millis:
+    """A time as people write it, in UTC unless it says otherwise, or in milliseconds since 1970.
+
+    Raises:
+        AskedForError: it is neither.
+    """
+    try:
+        if text.isdigit():
+            found = datetime.fromtimestamp(int(text) / MS_PER_SECOND, UTC)
+        else:
+            found = datetime.fromisoformat(text.decode().strip())
+            if found.tzinfo is None:
+                found = found.replace(tzinfo=UTC)
+        if found.year < EPOCH_YEAR:
+            raise ValueError
+    except (ValueError, OverflowError, OSError):
+        raise AskedForError(
+            400,
+            "No time",
+            "A time is written as 2026-11-28 18:30, with seconds if you like; it is in UTC.",
+            "Go back, and write it so.",
+        ) from None
+    return Millis(round(found.timestamp() * MS_PER_SECOND))
 
 
 def no_right(request: Request, argv: list[bytes]) -> AskedForError:

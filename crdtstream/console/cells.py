@@ -48,6 +48,10 @@ def changed(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
 
 
 _NONE: Final = object()
+# Of a region, unknown without its report.
+_REGION_FIGURES: Final = (
+    *("keys", "clients", "writes", "memory", "disk", "log", "lacks", "version", "up"),
+)
 
 
 def _totals(picture: Picture) -> Iterator[tuple[str, str]]:
@@ -72,8 +76,10 @@ def _of_region(one: RegionView) -> Iterator[tuple[str, str]]:
     name, status = f"region.{one.region}", one.status
     yield f"{name}.state", one.state
     yield f"{name}.resp", one.resp_address or words.UNKNOWN
+    if one.console_url:
+        yield f"{name}.url", one.console_url
     if status is None:
-        for figure in ("keys", "clients", "writes", "memory", "disk", "lacks", "version", "up"):
+        for figure in _REGION_FIGURES:
             yield f"{name}.{figure}", words.UNKNOWN
         yield f"{name}.note", one.reason
         return
@@ -83,6 +89,7 @@ def _of_region(one: RegionView) -> Iterator[tuple[str, str]]:
     yield f"{name}.writes", words.rate(one.writes_rate)
     yield f"{name}.memory", words.size_of(storage.used_memory, storage.maxmemory)
     yield f"{name}.disk", words.size_of(storage.disk_bytes, storage.maxdisk)
+    yield f"{name}.log", words.size(status.log_bytes)
     yield f"{name}.lacks", words.count(one.lacks)
     yield f"{name}.version", status.version
     yield f"{name}.up", words.uptime(max(0, status.now_ms - status.started_ms))

@@ -109,6 +109,7 @@ def _regions(regions: Sequence[RegionView], cells: Cells, *, own: int) -> Markup
         Column("keys", "number"),
         Column("memory", "number"),
         Column("disk", "number"),
+        Column("log", "number"),
     ]
     rows = [
         (
@@ -121,7 +122,7 @@ def _regions(regions: Sequence[RegionView], cells: Cells, *, own: int) -> Markup
             state_cell(f"region.{one.region}.state", cells),
             *(
                 cell(f"region.{one.region}.{figure}", cells)
-                for figure in ("lacks", "writes", "keys", "memory", "disk")
+                for figure in ("lacks", "writes", "keys", "memory", "disk", "log")
             ),
         )
         for one in regions

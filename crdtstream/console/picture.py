@@ -83,6 +83,7 @@ class RegionView:
     Attributes:
         resp_address: where clients reach it, as the members or its own report name it; empty: not
             known.
+        console_url: of its console, as those name it, without a path; empty: not known.
         status: its report; None: it does not answer, and ``reason`` says why.
         lacks: effects that another region is known to have and this one has not applied.
         writes_rate: effects that it issues in a second; None: not known yet.
@@ -92,6 +93,7 @@ class RegionView:
     name: str
     member: str
     resp_address: str
+    console_url: str
     status: pb.StatusReply | None
     reason: str
     lacks: int
@@ -249,11 +251,20 @@ def _region(
         member=MEMBER_STATUSES.get(member.status, "unknown"),
         # Settings name no address for clients of another region.
         resp_address=member.resp_address or ("" if status is None else status.resp_address),
+        console_url=_console_url(member, status),
         status=status,
         reason=reason if isinstance(reason, str) and status is None else "",
         lacks=lacks.get(region, 0),
         writes_rate=issued,
     )
+
+
+def _console_url(member: pb.MemberStatus, status: pb.StatusReply | None) -> str:
+    # It says itself whether its pages speak TLS.
+    if status is None:
+        return ""
+    address = member.http_address or status.http_address
+    return f"{'https' if status.http_tls else 'http'}://{address}" if address else ""
 
 
 def _links(regions: list[RegionView], rates: Rates) -> Iterator[LinkView]:

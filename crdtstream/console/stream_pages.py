@@ -24,6 +24,7 @@ from crdtstream.metrics.walk import Found
 from crdtstream.page.markup import Child, Markup, element
 
 PATTERN_LENGTH_MAX: Final = 256
+TIME_LENGTH_MAX: Final = 40
 LONGEST_SHOWN: Final = 5
 
 
@@ -240,6 +241,7 @@ def stream(
     groups: Sequence[GroupFacts],
     entries: EntryPage | None,
     *,
+    at: str,
     is_first: bool,
     now: Millis,
     has_pending_page: bool,
@@ -247,6 +249,7 @@ def stream(
     """One stream.
 
     Args:
+        at: the time that was asked for, as it was written; empty: none.
         has_pending_page: the viewer may see the pending entries of its groups.
         entries: None: the viewer may not read them.
     """
@@ -264,6 +267,7 @@ def stream(
         ),
         section(
             "Entries",
+            _jump(facts.key, at) if entries is not None else None,
             problem(NO_RIGHT, NO_RIGHT_ADVICE)
             if entries is None
             else _timeline(facts.key, entries, is_first=is_first, now=now),
@@ -340,6 +344,33 @@ def _group(key: bytes, one: GroupFacts, *, has_pending_page: bool) -> Markup:
         if has_pending_page
         else None,
         table(f"Lanes of group {name}", columns, rows),
+    )
+
+
+def _jump(key: bytes, at: str) -> Markup | None:
+    """A form for a time; None for a key that a form cannot send, which is sent as UTF-8."""
+    try:
+        name = key.decode()
+    except UnicodeDecodeError:
+        return None
+    return element(
+        "form",
+        element("input", type="hidden", name="key", value=name),
+        element("label", "Up to (UTC)", for_="at"),
+        element(
+            "input",
+            id="at",
+            name="at",
+            value=at,
+            maxlength=str(TIME_LENGTH_MAX),
+            placeholder="2026-11-28 18:30",
+            autocomplete="off",
+            spellcheck="false",
+        ),
+        element("button", "Show", type="submit"),
+        action="/console/stream",
+        method="get",
+        class_="search",
     )
 
 

@@ -49,6 +49,7 @@ LOOKS = [
         for width, dark, name in (
             (1280, True, "desk-dark"),
             (768, False, "tablet-light"),
+            (768, True, "tablet-dark"),
             (380, False, "phone-light"),
         )
     ),
@@ -231,8 +232,14 @@ def test_a_page_says_when_its_node_is_gone_and_goes_on_when_it_is_back(
     browser.until(lambda: state_of(browser) == "off", "the page says that it has no news")
     assert "no news since" in browser.text(".live")
     assert browser.run("return document.body.classList.contains('old')")
+    assert browser.text("#banner") == "This node is silent. Look at: region 1 region 2"
+    assert browser.run("return [...document.querySelectorAll('#banner a')].map((a) => a.href)") == [
+        url(cluster, "/", region=1),
+        url(cluster, "/", region=2),
+    ]
     cluster[3].start()
     until_live(browser)
+    assert browser.run("return document.querySelector('#banner').hidden")
     browser.complaints()
 
 

@@ -54,6 +54,19 @@ def test_a_region_without_an_answer_has_its_reason_and_its_links_are_unknown() -
     assert cells["total.regions"] == "2 of 3"
 
 
+def test_each_region_has_the_size_of_its_log_and_the_address_of_its_console() -> None:
+    known = members()
+    known.members[1].http_address = "announced:8382"
+    report = status(3, log_bytes=3 << 20, http_address="own:8383", http_tls=True)
+    cells = cells_of(picture(others={3: report}, known=known))
+    assert cells["region.3.log"] == "3.0 MiB"
+    assert cells["region.2.url"] == "http://announced:8382"
+    assert cells["region.3.url"] == "https://own:8383"
+    cells = cells_of(picture(others={3: "no answer within 2 s"}, known=known))
+    assert cells["region.3.log"] == "–"
+    assert "region.3.url" not in cells
+
+
 def test_a_region_lacks_what_another_one_has_applied() -> None:
     own = status(1, vv={1: 10, 2: 5})
     found = picture(own, {2: status(2, vv={1: 7, 2: 9}), 3: status(3, vv={1: 10, 2: 9})})

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import re
+from html import escape
 from typing import Any
 
 import pytest
@@ -218,6 +219,10 @@ async def test_names_that_are_markup_are_shown_as_text() -> None:
         ("/console/stream", {"key": "missing"}, 404, "no stream with this key"),
         ("/console/stream", {}, 404, "no stream with this key"),
         ("/console/stream", {"key": "s", "up_to": "x"}, 400, "two numbers with a dash"),
+        ("/console/stream", {"key": "s", "at": "yesterday"}, 400, "2026-11-28 18:30"),
+        ("/console/stream", {"key": "s", "at": "1969-12-31 23:59"}, 400, "2026-11-28 18:30"),
+        ("/console/stream", {"key": "s", "at": "9" * 20}, 400, "2026-11-28 18:30"),
+        ("/console/stream", {"key": "s", "at": "\xff"}, 400, "2026-11-28 18:30"),
         ("/console/stream", {"kex": "s"}, 400, "Follow the links"),
         ("/console/stream", {"key": "k" * 9_000}, 414, "redis-cli"),
         ("/console/entry", {"key": "s", "id": ""}, 400, "two numbers with a dash"),
@@ -241,6 +246,31 @@ async def test_a_page_that_cannot_be_shown_says_what_to_do(
     # No page is a dead end.
     for one in TABS:
         assert f'href="{one.path}"' in answer.text
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["2026-11-28 18:30", "2026-11-28T18:30:00Z", "2026-11-28 19:30:00+01:00", "1795890600000"],
+)
+async def test_a_time_leads_to_the_entries_up_to_it(at: str) -> None:
+    shown = Shown()
+    for clock in (1795890599999, 1795890600000, 1795890600001):
+        shown.driven.clock = clock
+        shown.driven.ask("XADD", "s", "*", "f", "v")
+    text = (await shown.get("/console/stream", query={"key": "s", "at": at})).text
+    assert "1795890600000-1</a>" in text
+    assert "1795890599999-1</a>" in text
+    assert "1795890600001-1</a>" not in text
+    assert f'value="{escape(at)}"' in text
+
+
+async def test_a_time_is_asked_for_where_a_form_can_send_the_key() -> None:
+    shown = Shown()
+    for key, is_asked in (("s", True), ("\udcff", False)):
+        shown.driven.ask("XADD", key, "*", "f", "v")
+        query: dict[str, str | bytes] = {"key": key.encode(errors="surrogateescape")}
+        text = (await shown.get("/console/stream", query=query)).text
+        assert ('name="at"' in text) == is_asked
 
 
 @pytest.mark.parametrize(("cut", "says"), [(1, "1 effect counts"), (2, "2 effects count")])

@@ -107,12 +107,38 @@ function say(text) {
   const link = made("a", "Reload this page");
   link.href = location.href;
   banner.replaceChildren(made("span", text), " ", link);
+  delete banner.dataset.offer;
   banner.hidden = false;
+}
+
+// The node is silent: the other regions have pages as well, as far as it said where.
+function offerOthers() {
+  const banner = document.getElementById("banner");
+  const links = [];
+  for (const [name, url] of Object.entries(texts)) {
+    const region = /^region\.(\d+)\.url$/.exec(name);
+    if (region === null || new URL(url).host === location.host) continue;
+    const link = made("a", `region ${region[1]}`);
+    link.href = url + location.pathname;
+    links.push(" ", link);
+  }
+  if (!banner.hidden || links.length === 0) return;
+  banner.replaceChildren(made("span", "This node is silent. Look at:"), ...links);
+  banner.dataset.offer = "";
+  banner.hidden = false;
+}
+
+function withdrawOffer() {
+  const banner = document.getElementById("banner");
+  if (banner.dataset.offer === undefined) return;
+  delete banner.dataset.offer;
+  banner.hidden = true;
 }
 
 function setLive(state, word) {
   const element = document.querySelector(".live");
   if (element.dataset.state === state) return;
+  if (state === "on") withdrawOffer();
   element.dataset.state = state;
   element.querySelector("[data-live-word]").textContent = word;
   body.classList.toggle("old", state !== "on");
@@ -192,6 +218,7 @@ function begin() {
   setInterval(() => {
     if (heardAt === 0 || Date.now() - heardAt < SILENCE_MS) return;
     setLive("off", "no news since");
+    offerOthers();
     // The curves go on without points, so that old ones do not look like now.
     for (const curve of curves.values()) {
       curve.points.push(null);
