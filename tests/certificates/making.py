@@ -5,6 +5,7 @@
 
 import datetime
 import ssl
+import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -233,6 +234,19 @@ def does_openssl_take(folder: Path, leaf: Made, ca: bytes, *, wanted: str | None
                 return False
             waiting.remove(end)
     return not waiting
+
+
+def outdated_context() -> ssl.SSLContext:
+    """A client that speaks TLS 1.1 and nothing else, and takes any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        # Python warns of this version.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    return context
 
 
 def does_grpc_take(leaf: Made, ca: bytes) -> bool:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from crdtstream.http import tls
 from crdtstream.http.server import http_server, listening_socket
 from crdtstream.http.tls import HttpsContexts
+from tests.certificates.making import outdated_context
 from tests.resp.tls import Party
 
 WAIT_SECONDS = 20
@@ -88,11 +89,7 @@ async def test_both_versions_are_spoken(party: Party, version: str) -> None:
 
 
 async def test_tls_below_1_2_is_refused(party: Party) -> None:
-    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    old.load_verify_locations(party.ca_path)
-    old.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
-        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old = outdated_context()
     async with serving(HttpsContexts(party.certificates()).context) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await answer(port, old)

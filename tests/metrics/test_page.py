@@ -70,10 +70,13 @@ class Refusing(MemoryLog):
 class Page:
     """A region with one peer, and its page."""
 
-    def __init__(self, engine: Engine, log: Refusing, page: MetricsPage) -> None:
+    def __init__(
+        self, engine: Engine, log: Refusing, page: MetricsPage, callers: Callers | None
+    ) -> None:
         self.engine = engine
         self.log = log
         self.page = page
+        self.callers = callers
         self.database = engine.region.database
         self.session: Session = self.database.open_session()
 
@@ -125,6 +128,7 @@ async def serving(
         {"region": 1, "dir": str(path), "limits": {"metrics_names_max": names_max}},
         source="test",
     )
+    callers = None if certificates is None else Callers(certificates, {7}.__contains__)
     parts = MetricsParts(
         settings=settings,
         engine=engine,
@@ -133,14 +137,14 @@ async def serving(
         log_bytes=lambda: 4096,
         logins=Logins(one_user(""), asks=lambda: False),
         certificates=certificates,
-        callers=None if certificates is None else Callers(certificates, {7}.__contains__),
+        callers=callers,
     )
     page = MetricsPage(parts)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(engine.run())
         watching = [tasks.create_task(one.run()) for one in (page.walker, page.stalls)]
         await engine.begin()
-        yield Page(engine, log, page)
+        yield Page(engine, log, page, callers)
         for task in watching:
             task.cancel()
         log.refuses = False
@@ -172,6 +176,14 @@ async def test_a_certificate_is_told_with_its_dates_and_changes(tmp_path: Path) 
     assert values[f"{about}_reloads_total{{result=refused}}"] == 1
     assert values[f"{about}_refused"] == 1
     assert values["crdtstream_peer_auth_failures_total"] == 0
+
+
+async def test_callers_that_are_refused_for_their_certificate_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path, certificates=await certificates_in(tmp_path)) as page:
+        assert page.callers is not None
+        page.callers.failures = 3
+        values = await page.values()
+    assert values["crdtstream_peer_auth_failures_total"] == 3
 
 
 async def test_every_definition_is_on_the_page_and_nothing_else(tmp_path: Path) -> None:

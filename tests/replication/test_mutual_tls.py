@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime
+import ssl
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import membership_pb2, membership_pb2_grpc, replication_pb2_grpc
 from crdtstream.v1 import replication_pb2 as pb
-from tests.certificates.making import DAY, NOW, Made, make, make_authority
+from tests.certificates.making import DAY, NOW, Made, make, make_authority, outdated_context
 from tests.replication.identities import Issuer, seconds_from_now, showing, shown_by
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
 
@@ -86,6 +87,12 @@ async def test_regions_with_their_own_certificates_are_linked(ca: Issuer) -> Non
         for region in regions:
             assert region.callers is not None
             assert region.callers.failures == 0
+
+
+async def test_tls_below_1_2_is_refused(first: LiveRegion) -> None:
+    host, _, port = first.address.rpartition(":")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection(host, int(port), ssl=outdated_context())
 
 
 # --- S1: the certificate of another region -------------------------------------------------------

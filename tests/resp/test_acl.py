@@ -5,6 +5,7 @@ which of them do not apply here.
 """
 
 import hashlib
+import hmac
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -816,3 +817,88 @@ def test_a_pipeline_of_many_streams_needs_the_rights_to_all(node: Node, r: Any) 
     told = piped(node, [b"mine", b"other"] * 10)
     assert [reply == b"-" for reply in told] == [False, True] * 10
     assert r.xlen("other") == 1
+
+
+# --- Rights that change while a client is at work -------------------------------------------------
+
+
+def test_a_blocked_client_that_lost_its_right_is_refused_when_it_wakes(node: Node, r: Any) -> None:
+    acl(r, "SETUSER", "w", "on", "nopass", "+xread", "~s")
+    with logged_in(node, b"w") as blocked:
+        blocked.send(request(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"))
+        while r.info("clients")["blocked_clients"] != 1:
+            pass
+        acl(r, "SETUSER", "w", "resetkeys")
+        r.xadd("s", {"f": "v"})
+        assert blocked.read_line().startswith(b"-NOPERM")
+
+
+def test_a_transaction_is_judged_when_it_is_executed(node: Node, r: Any) -> None:
+    acl(r, "SETUSER", "w", "on", "nopass", "+xadd", "+multi", "+exec", "~s")
+    with logged_in(node, b"w") as client:
+        client.ask(request(b"MULTI"), b"+OK\r\n")
+        client.ask(request(b"XADD", b"s", b"*", b"f", b"v"), b"+QUEUED\r\n")
+        acl(r, "SETUSER", "w", "-xadd")
+        client.send(request(b"EXEC"))
+        assert client.read_line() == b"*1"
+        assert client.read_line().startswith(b"-NOPERM")
+    assert r.exists("s") == 0
+
+
+def test_a_pipeline_that_takes_its_own_right_away_is_refused_from_there_on(
+    node: Node, r: Any
+) -> None:
+    acl(r, "SETUSER", "w", "on", "nopass", "+xadd", "+acl", "~mine")
+    runs = node.database.runs
+    before = runs.xadds_called
+    xadds = request(b"XADD", b"mine", b"*", b"f", b"v") * 20
+    with logged_in(node, b"w") as client:
+        client.send(xadds + request(b"ACL", b"SETUSER", b"w", b"resetkeys") + xadds)
+        replies = [client.read_reply()[:1] for _ in range(41)]
+    assert replies == [b"1"] * 20 + [b"+"] + [b"-"] * 20
+    # They came in runs, which are judged together.
+    assert runs.xadds_called > before
+    assert r.xlen("mine") == 20
+
+
+def test_a_wrong_password_costs_as_much_as_a_wrong_user(
+    r: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each digest is compared, in constant time, whether or not such a user exists."""
+    acl(r, "SETUSER", "eve", "on", ">right", "+ping")
+    compared: list[int] = []
+
+    def compare(a: bytes | str, b: bytes | str) -> bool:
+        compared.append(len(a))
+        return compare_digest(a, b)
+
+    compare_digest = hmac.compare_digest
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    costs = []
+    for user, password in (("eve", "right"), ("eve", "wrong"), ("nobody", "wrong")):
+        compared.clear()
+        with suppress(redis.AuthenticationError):
+            connect(user, password).ping()
+        costs.append(list(compared))
+    assert costs[0] == costs[1] == costs[2] != []
+
+
+def test_monitor_needs_both_rights_of_an_admin(r: Any, connect: Connect) -> None:
+    for name, lacks in (("one", "-@admin"), ("two", "-@dangerous")):
+        acl(r, "SETUSER", name, "on", "nopass", "+@all", lacks)
+        with pytest.raises(NoPermissionError):
+            connect(name).execute_command("MONITOR")
+
+
+def test_acl_help_names_its_subcommands(r: Any) -> None:
+    found = acl(r, "HELP")
+    assert found[0].startswith("ACL <subcommand>")
+    assert any(line.startswith("GETUSER") for line in found)
+
+
+def test_the_length_of_acl_log_is_set_while_it_runs(r: Any, connect: Connect) -> None:
+    r.config_set("acllog-max-len", 2)
+    for name in ("one", "two", "three"):
+        with suppress(redis.AuthenticationError):
+            connect(name).ping()
+    assert [entry["username"] for entry in r.acl_log()] == ["three", "two"]
