@@ -230,7 +230,7 @@ def _mypy() -> str:
 
 
 def _maker(level: str) -> str:
-    """What makes a build now; the usual level goes without saying."""
+    """The mypy of now with a level, if it is not the usual one; it identifies a build."""
     return _mypy() if level == OPTIMIZED else f"{_mypy()} -O{level}"
 
 
