@@ -27,6 +27,8 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(?<!\[)`([^`\n]+)`")
 _PATH = re.compile(r"(?P<path>[\w.-]+(?:/[\w.*-]+)+/?)(?:::(?P<test>\w+))?")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+# The line below the header of a table.
+_RULER = re.compile(r"\|(?: *:?-+:? *\|)+ *")
 # Terms of the glossary are rows of tables, and have anchors of their own.
 _ANCHOR = re.compile(r'<a id="([\w-]+)">')
 
@@ -69,6 +71,41 @@ def defines(path: Path, test: str | None) -> bool:
     return test is None or bool(
         re.search(rf"^(?:(?:async )?def |class )?{test}\b", path.read_text(), re.MULTILINE)
     )
+
+
+def tables(page: Path) -> Iterator[list[str]]:
+    """Lines of each table: rows that follow one another."""
+    rows: list[str] = []
+    for line in [*prose(page).splitlines(), ""]:
+        if line.startswith("|"):
+            rows.append(line)
+        elif rows:
+            yield rows
+            rows = []
+
+
+def broken_tables(page: Path) -> Iterator[str]:
+    """Rows without a header above them, and pages that the first cells of a table link twice."""
+    for rows in tables(page):
+        if len(rows) < 2 or not _RULER.fullmatch(rows[1]):
+            yield rows[0]
+        links = [link for row in rows for link in _LINK.findall(row.split("|")[1])]
+        yield from sorted({link for link in links if links.count(link) > 1})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_have_a_header_and_no_page_twice(page: Path) -> None:
+    assert list(broken_tables(page)) == []
+
+
+def test_a_broken_table_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "| a | b |\n| --- | --: |\n| [one](1.md) | [two](2.md) |\n| [two](2.md) | |\n\ntext\n"
+        "| lost | row |\n\n| a |\n|---|\n| [one](1.md) |\n| [again](1.md) |\n"
+        "```\n| not | a table |\n```\n"
+    )
+    assert list(broken_tables(page)) == ["| lost | row |", "1.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
