@@ -55,6 +55,8 @@ I32_MAX: Final = (1 << 31) - 1
 # Ten years.
 SECONDS_MAX: Final = 3_650 * 86_400
 # Ten years; an ID keeps a wrong clock's time for good.
+# Hosts of a port that listens at every address of the machine.
+WILDCARDS: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104 - compared, not listened on
 CLOCK_OFFSET_MS_MAX: Final = 3_650 * 86_400_000
 # The same bound as for later tuning (``region/checkpointing.py``).
 CHECKPOINT_LOG_BYTES_LEAST: Final = 64 << 10
@@ -793,6 +795,12 @@ def _and(names: Sequence[str]) -> str:
 def endpoint(host: str, port: int) -> str:
     """host:port, with brackets around the address of IPv6."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def address_at(host: str, address: str) -> str:
+    """An address; of a node that listens everywhere, at the host by which others know it."""
+    own_host, _, port = address.rpartition(":")
+    return f"{host}:{port}" if own_host in WILDCARDS else address
 
 
 def is_loopback(host: str) -> bool:

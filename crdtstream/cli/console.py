@@ -13,6 +13,7 @@ from crdtstream.command_line.exit import fail
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.printable import printable
 from crdtstream.command_line.reach import Reach
+from crdtstream.settings import address_at
 
 # Without any of these a browser would be one of the terminal, or none.
 DISPLAY_VARIABLES: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
@@ -44,9 +45,11 @@ def console(
 
 def console_urls(found: Survey) -> Iterator[str]:
     """Addresses of the consoles of all regions that answered, by region."""
-    for _, reply in sorted(found.replies.items()):
+    for region, reply in found.replies.items():
         if reply.http_address:
-            yield f"{'https' if reply.http_tls else 'http'}://{reply.http_address}/"
+            reached, _, _ = found.addresses[region].rpartition(":")
+            address = address_at(reached, reply.http_address)
+            yield f"{'https' if reply.http_tls else 'http'}://{address}/"
 
 
 def _has_display() -> bool:

@@ -36,8 +36,8 @@ def up(
         bool,
         typer.Option(
             "--tls",
-            help="All ports speak TLS, those of Redis clients and gRPC mutual TLS, with certificates"
-            " that are made in the folder. Later starts of the folder do so without this option.",
+            help="All ports speak TLS, those of Redis clients and gRPC mutual TLS. Certificates are"
+            " made in the folder; its later starts speak TLS without this option.",
         ),
     ] = False,
     new_database: Annotated[

@@ -25,6 +25,12 @@ def cells_of(picture: Picture) -> Cells:
         **dict(_totals(picture)),
         **dict(_of_node(picture)),
         **{name: text for one in picture.regions for name, text in _of_region(one)},
+        # For a page whose node is silent.
+        **{
+            f"region.{one.region}.url": one.console_url
+            for one in picture.regions
+            if one.console_url and one.region != picture.own.region
+        },
         **{name: text for link in picture.links for name, text in _of_link(link)},
     }
 
@@ -76,8 +82,6 @@ def _of_region(one: RegionView) -> Iterator[tuple[str, str]]:
     name, status = f"region.{one.region}", one.status
     yield f"{name}.state", one.state
     yield f"{name}.resp", one.resp_address or words.UNKNOWN
-    if one.console_url:
-        yield f"{name}.url", one.console_url
     if status is None:
         for figure in _REGION_FIGURES:
             yield f"{name}.{figure}", words.UNKNOWN

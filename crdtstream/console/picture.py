@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.admin.client import Survey, ends_of, lacking, link_state, vv_of
 from crdtstream.core.ids import RegionId
+from crdtstream.settings import address_at
 from crdtstream.v1 import admin_pb2 as pb
 
 _Status: TypeAlias = pb.MemberStatus.Status
@@ -263,7 +264,8 @@ def _console_url(member: pb.MemberStatus, status: pb.StatusReply | None) -> str:
     # It says itself whether its pages speak TLS.
     if status is None:
         return ""
-    address = member.http_address or status.http_address
+    reached, _, _ = (member.grpc_address or status.grpc_address).rpartition(":")
+    address = address_at(reached, member.http_address or status.http_address)
     return f"{'https' if status.http_tls else 'http'}://{address}" if address else ""
 
 

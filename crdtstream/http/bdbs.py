@@ -26,7 +26,7 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.http.answers import AskedWrongError, number, parameters, refusal
 from crdtstream.http.parts import HttpParts
 from crdtstream.region.links.link import LinkState
-from crdtstream.settings import is_loopback
+from crdtstream.settings import WILDCARDS, is_loopback
 
 # One node, one database.
 BDB_UID: Final = 1
@@ -37,7 +37,6 @@ TOLERANCE: Final = "availability_lag_tolerance_ms"
 FIELDS: Final = "fields"
 # A DNS name, or an address without brackets; 253 is the longest that DNS has.
 HOST: Final = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
-ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 AOF_POLICIES: Final = {
     "always": "appendfsync-always",
     "everysec": "appendfsync-every-sec",
@@ -206,7 +205,7 @@ class BdbPages:
         if HOST.fullmatch(asked):
             found.append(asked)
         listens = settings.host.strip("[]")
-        if listens not in ANY_ADDRESS:
+        if listens not in WILDCARDS:
             found.append(listens)
             if is_loopback(settings.host):
                 found.append("localhost")

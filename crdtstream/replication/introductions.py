@@ -10,11 +10,9 @@ from crdtstream.core.member_changes import INSTANCE_BYTES, Adopted, Contact, Mem
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
 from crdtstream.replication.membership_client import introduced
-from crdtstream.settings import NodeSettings, endpoint
+from crdtstream.settings import NodeSettings, address_at, endpoint
 from crdtstream.v1 import membership_pb2 as pb
 
-# Addresses that mean every address of a machine; nothing listens on them here.
-WILDCARDS: Final = ("0.0.0.0", "::", "[::]")  # noqa: S104
 KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
 
 
@@ -100,16 +98,8 @@ def _adopted(
         )
     grpc = next(iter(addresses), one.grpc_address)
     host = grpc.rpartition(":")[0]
-    resp, http = (
-        _at(host, address) if address else "" for address in (one.resp_address, one.http_address)
-    )
+    resp, http = address_at(host, one.resp_address), address_at(host, one.http_address)
     return Adopted(region, one.instance, Contact(f"region-{region}", grpc, resp, http))
-
-
-def _at(host: str, address: str) -> str:
-    """The address; of a node that listens everywhere, at the host by which others know it."""
-    own_host, _, port = address.rpartition(":")
-    return f"{host}:{port}" if own_host in WILDCARDS else address
 
 
 async def introduction_of(engine: Engine, settings: NodeSettings) -> pb.Introduction:

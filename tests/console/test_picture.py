@@ -62,9 +62,18 @@ def test_each_region_has_the_size_of_its_log_and_the_address_of_its_console() ->
     assert cells["region.3.log"] == "3.0 MiB"
     assert cells["region.2.url"] == "http://announced:8382"
     assert cells["region.3.url"] == "https://own:8383"
+    assert "region.1.url" not in cells
     cells = cells_of(picture(others={3: "no answer within 2 s"}, known=known))
     assert cells["region.3.log"] == "–"
     assert "region.3.url" not in cells
+
+
+def test_a_node_that_listens_everywhere_has_its_console_where_its_peers_reach_it() -> None:
+    known = members()
+    known.members[1].grpc_address = "eu.example:7382"
+    report = status(2, http_address="0.0.0.0:8382", grpc_address="0.0.0.0:7382")
+    cells = cells_of(picture(others={2: report}, known=known))
+    assert cells["region.2.url"] == "http://eu.example:8382"
 
 
 def test_a_region_lacks_what_another_one_has_applied() -> None:

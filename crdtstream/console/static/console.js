@@ -117,7 +117,7 @@ function offerOthers() {
   const links = [];
   for (const [name, url] of Object.entries(texts)) {
     const region = /^region\.(\d+)\.url$/.exec(name);
-    if (region === null || new URL(url).host === location.host) continue;
+    if (region === null) continue;
     const link = made("a", `region ${region[1]}`);
     link.href = url + location.pathname;
     links.push(" ", link);
