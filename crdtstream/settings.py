@@ -662,7 +662,7 @@ class NodeSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _says_where_peers_call(self) -> Self:
-        # In earlier versions `host` was for all ports.  Without this, links would just stay down.
+        # `host` is often taken to be for all ports.  Without this, links would just stay down.
         if self.peers and self.host not in ONLY_HERE and "grpc_host" not in self.model_fields_set:
             shown = self.host.strip("[]")
             raise ValueError(

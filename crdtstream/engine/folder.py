@@ -57,9 +57,10 @@ async def begin_database(log: Log, make_uid: Callable[[], DatabaseUid]) -> Folde
     """
     stored = await _stored_identity(log)
     if stored.uid or log.last_seq:
+        name = shown_uid(stored.uid) or "without identity yet"
         raise StoreError(
-            f"the folder holds database {shown_uid(stored.uid) or 'of an earlier version'}, so "
-            "no new one can begin in it: start without --new-database, or with an empty folder"
+            f"the folder holds database {name}, so no new one can begin in it: start without"
+            " --new-database, or with an empty folder"
         )
     database = DatabaseIdentity(make_uid(), declared=True)
     await _store_identity(log, database)

@@ -148,7 +148,7 @@ class Nodes:
         )
         uid = position.database_uid.hex()
         if not uid:
-            raise UnnamedDatabaseError(position.fault or "it may be of an earlier version")
+            raise UnnamedDatabaseError(position.fault or "its regions are still to agree on one")
         if self._database_uid not in ("", uid):
             raise OtherDatabaseError(
                 f"{address} holds database {uid}, and {self._database_uid} is meant; what was kept "

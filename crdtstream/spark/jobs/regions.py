@@ -255,7 +255,7 @@ class Regions:
                     continue
                 raise RegionsError(
                     f"{whose} at {address} does not know yet to which database it belongs: "
-                    f"{reply.fault or 'it may be of an earlier version; start this one there'}"
+                    f"{reply.fault or 'its regions are still to agree on one'}"
                 )
             self._refuse_stranger(whose, address, reply.database_uid)
             return reply
