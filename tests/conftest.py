@@ -27,8 +27,19 @@ os.environ.setdefault("CRDTSTREAM_PURE", "1")
 from crdtstream import compiled
 from tests import dealing, leftovers
 
+
+def examples(count: int) -> int:
+    """Number of examples of Hypothesis: all of them where all is required, else a quarter."""
+    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 4)
+
+
 # How long an example takes says something of the machine, and nothing of the rule it proves.
-_UNTIMED = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+_UNTIMED = settings(
+    max_examples=examples(100),
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("untimed", _UNTIMED)
 # The same examples in each run, where a new one would refuse a change that has no part in it.
 # `make soak` draws others.
@@ -99,11 +110,6 @@ _HINTS = {
     "redis-benchmark": "apt-get install redis-tools",
     "redis-server": "apt-get install redis-server",
 }
-
-
-def examples(count: int) -> int:
-    """Number of examples of Hypothesis: all of them where all is required, else a quarter."""
-    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 4)
 
 
 # --- Who runs what ----------------------------------------------------------------------------
