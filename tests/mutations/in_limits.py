@@ -13,6 +13,7 @@ CALLS: Final = "tests/access/test_calls.py::"
 MESSAGES: Final = "tests/access/test_first_messages.py::"
 MESSAGES_PY: Final = "crdtstream/access/first_messages.py"
 PAGES: Final = "tests/http/test_server.py::"
+WRITERS: Final = "tests/resp/test_writing_first.py::"
 CLIENTS: Final = "tests/resp/test_client_limits.py::"
 FLOODS: Final = "tests/live/test_floods.py::"
 
@@ -68,8 +69,8 @@ LIMITS: Final = (
     Mutation(
         "strangers-requests-are-held",
         CONNECTION,
-        "            self._unparsed = requests\n            return\n",
-        "            pass\n",
+        "            requests = self._trusting(iter(requests))\n",
+        "            requests = iter(list(self._trusting(iter(requests))))\n",
         (NEWCOMERS + "test_requests_of_a_stranger_are_not_kept_parsed",),
         "tiny requests without a login take a hundred times their bytes",
     ),
@@ -236,10 +237,84 @@ LIMITS: Final = (
     Mutation(
         "half-requests-weigh-nothing",
         "crdtstream/resp/clients/connection.py",
-        "        return self._held_bytes + self._parser.pending_bytes\n",
-        "        return self._held_bytes\n",
+        "        return parsed + self._arrivals.size + self._parser.pending_bytes\n",
+        "        return parsed + self._arrivals.size\n",
         (CLIENTS + "test_whatever_a_client_takes_counts",),
         "requests that are never complete take memory that no bound counts",
+    ),
+    Mutation(
+        "what-is-held-weighs-nothing",
+        CONNECTION,
+        "        return parsed + self._arrivals.size + self._parser.pending_bytes\n",
+        "        return parsed + self._parser.pending_bytes\n",
+        (
+            WRITERS + "test_what_is_behind_a_blocked_read_is_bounded_as_redis_bounds_it",
+            WRITERS + "test_what_is_behind_a_blocked_read_counts_for_the_memory_of_clients",
+        ),
+        "what a client sends behind a blocked read takes all memory",
+    ),
+    Mutation(
+        "requests-wait-for-their-client-to-read",
+        CONNECTION,
+        "            or self._region.is_congested\n",
+        "            or self._region.is_congested\n            or self._write_paused\n",
+        (
+            WRITERS + "test_a_client_may_write_everything_before_it_reads",
+            WRITERS + "test_a_client_may_write_everything_before_it_reads_over_tls",
+        ),
+        "a client that writes its pipeline before it reads, and the node, wait for each other",
+    ),
+    Mutation(
+        "the-end-of-a-client-drops-its-requests",
+        CONNECTION,
+        "        if self.client.is_blocked or not self._holds():\n",
+        "        if self._sends_no_more:\n",
+        (
+            WRITERS + "test_what_was_received_is_run_whatever_becomes_of_the_client",
+            WRITERS + "test_a_client_that_leaves_during_a_pause_is_run_behind_it",
+        ),
+        "the last commands of a program that writes and closes are lost without a word",
+    ),
+    Mutation(
+        "a-reset-drops-requests",
+        CONNECTION,
+        "        if self._holds() and self.is_trusted and not self.client.is_blocked:\n",
+        "        if self._holds() and not self.is_trusted:\n",
+        (WRITERS + "test_what_was_received_is_run_whatever_becomes_of_the_client",),
+        "the last commands of a program that writes and exits are lost without a word",
+    ),
+    Mutation(
+        "a-client-that-has-gone-waits",
+        CONNECTION,
+        "        if self.client.is_blocked or not self._holds():\n",
+        "        if not self._holds():\n",
+        (
+            WRITERS + "test_a_client_that_has_left_is_run_up_to_a_command_that_waits",
+            WRITERS + "test_a_blocked_client_that_leaves_takes_what_is_behind_with_it",
+        ),
+        "an entry goes to a consumer that is no more",
+    ),
+    Mutation(
+        "held-input-is-run-in-one-piece",
+        "crdtstream/resp/clients/arrivals.py",
+        "        if not self._pieces or len(last) + len(data) > PIECE_BYTES.value:\n",
+        "        if not self._pieces:\n",
+        (
+            WRITERS + "test_others_come_between_the_turns_of_what_was_held",
+            WRITERS + "test_input_that_waits_is_kept_whole_and_in_order",
+        ),
+        "megabytes behind a blocked read hold up all other clients when it ends",
+    ),
+    Mutation(
+        "short-replies-overtake",
+        CONNECTION,
+        "        if self._unwritten or self._write_paused or parcel.size > PIECE_BYTES.value:\n",
+        "        if parcel.size > PIECE_BYTES.value:\n",
+        (
+            WRITERS + "test_many_short_replies_that_are_not_read_arrive_in_order",
+            WRITERS + "test_a_client_may_write_everything_before_it_reads",
+        ),
+        "a client takes one reply for that of another command",
     ),
     Mutation(
         "soft-limit-waits-for-more",
