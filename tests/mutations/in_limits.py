@@ -71,7 +71,7 @@ LIMITS: Final = (
         CONNECTION,
         "            requests = self._trusting(iter(requests))\n",
         "            requests = iter(list(self._trusting(iter(requests))))\n",
-        (NEWCOMERS + "test_requests_of_a_stranger_are_not_kept_parsed",),
+        (NEWCOMERS + "test_a_stranger_takes_at_most_one_mebibyte",),
         "tiny requests without a login take a hundred times their bytes",
     ),
     Mutation(

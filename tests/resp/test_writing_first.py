@@ -79,8 +79,8 @@ def test_a_client_may_write_everything_before_it_reads_over_tls(party: Party) ->
 def test_many_short_replies_that_are_not_read_arrive_in_order(node: Node) -> None:
     """The first reply is more than the system takes, and the others wait behind it."""
     with node.client() as client:
-        client.send(ECHO * 200 + b"".join(request(b"ECHO", b"%d" % n) for n in range(50_000)))
-        expected = ECHOED * 200 + b"".join(
+        client.send(ECHO * COUNT + b"".join(request(b"ECHO", b"%d" % n) for n in range(50_000)))
+        expected = ECHOED * COUNT + b"".join(
             b"$%d\r\n%d\r\n" % (len(str(n)), n) for n in range(50_000)
         )
         assert read_all(client, len(expected)) == expected
