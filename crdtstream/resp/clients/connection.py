@@ -150,6 +150,7 @@ class Connection(asyncio.Protocol):
         connected_ms, active_ms: when it came, and when it last sent something.
         bytes_in, bytes_out: how much it sent and got.
         no_evict, no_touch: as set by CLIENT NO-EVICT and NO-TOUCH.
+        is_tracking: it said CLIENT TRACKING ON OPTIN; nothing is tracked.
     """
 
     def __init__(self, acceptor: Acceptor, region: Region, now: Callable[[], Millis]) -> None:
@@ -161,6 +162,7 @@ class Connection(asyncio.Protocol):
         self.bytes_out = 0
         self.no_evict = False
         self.no_touch = False
+        self.is_tracking = False
         self._acceptor = acceptor
         self._region = region
         self._now = now
