@@ -67,12 +67,12 @@ LIMITS: Final = (
         "each connection without a password makes the node keep a mebibyte of errors",
     ),
     Mutation(
-        "strangers-requests-are-held",
+        "requests-are-parsed-before-the-login-in-front-of-them",
         CONNECTION,
         "            requests = self._trusting(iter(requests))\n",
         "            requests = iter(list(self._trusting(iter(requests))))\n",
-        (NEWCOMERS + "test_a_stranger_takes_at_most_one_mebibyte",),
-        "tiny requests without a login take a hundred times their bytes",
+        ("tests/resp/test_protocol.py::test_authenticating_and_sending_much_may_be_one_pipeline",),
+        "a client that logs in and writes in one pipeline is cut off",
     ),
     Mutation(
         "each-stranger-has-a-line-in-the-log",
@@ -241,6 +241,28 @@ LIMITS: Final = (
         "        return parsed + self._arrivals.size\n",
         (CLIENTS + "test_whatever_a_client_takes_counts",),
         "requests that are never complete take memory that no bound counts",
+    ),
+    Mutation(
+        "late-messages-are-skew",
+        "crdtstream/region/links/pull.py",
+        "            skew_ms = min(0, skew_ms + under_way_ms)\n",
+        "            skew_ms = min(0, skew_ms)\n",
+        (
+            "tests/region/test_pull.py::"
+            "test_a_message_that_comes_late_is_no_sign_of_a_clock_that_differs",
+        ),
+        "operators look for a wrong clock where a machine was busy",
+    ),
+    Mutation(
+        "caching-is-accepted",
+        "crdtstream/resp/commands/connection/client.py",
+        "                raise CommandError(NO_CACHING_YES)\n",
+        "                return OK\n",
+        (
+            "tests/resp/test_client_commands.py::"
+            "test_tracking_may_be_on_as_long_as_nothing_is_cached",
+        ),
+        "a program reads from a cache that is never told what changed",
     ),
     Mutation(
         "what-is-held-weighs-nothing",

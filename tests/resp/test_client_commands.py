@@ -141,8 +141,8 @@ def age(node: Node, client_ids: Iterable[int], ms: int) -> None:
             (
                 f"TRACKING on{options}",
                 (
-                    "client-side caching is not supported by this server: TRACKING ON is accepted with "
-                    "OPTIN only. Turn the client's cache off"
+                    "client-side caching is not supported by this server: TRACKING ON is accepted "
+                    "with OPTIN only. Turn the client's cache off"
                 ),
             )
             for options in ("", " BCAST", " OPTOUT", " OPTIN BCAST", " OPTIN REDIRECT 1")

@@ -76,8 +76,8 @@ def words(line: bytes) -> bytes:
         (
             b"CLIENT TRACKING on",
             (
-                b"-ERR client-side caching is not supported by this server: TRACKING ON is accepted "
-                b"with OPTIN only. Turn the client's cache off"
+                b"-ERR client-side caching is not supported by this server: TRACKING ON is "
+                b"accepted with OPTIN only. Turn the client's cache off"
             ),
         ),
         (
