@@ -243,13 +243,26 @@ LIMITS: Final = (
         "requests that are never complete take memory that no bound counts",
     ),
     Mutation(
+        "absolute-targets-are-unknown",
+        "crdtstream/http/app.py",
+        "            Middleware(PlainTargets),\n",
+        "",
+        (
+            "tests/http/test_guard.py::test_health_asks_nobody",
+            "tests/http/test_guard.py::test_a_port_of_this_machine_asks_nobody",
+        ),
+        "a load balancer that sends the absolute form takes the region for dead",
+    ),
+    Mutation(
         "late-messages-are-skew",
         "crdtstream/region/links/pull.py",
         "            skew_ms = min(0, skew_ms + under_way_ms)\n",
         "            skew_ms = min(0, skew_ms)\n",
         (
-            "tests/region/test_pull.py::"
-            "test_a_message_that_comes_late_is_no_sign_of_a_clock_that_differs",
+            (
+                "tests/region/test_pull.py::"
+                "test_a_message_that_comes_late_is_no_sign_of_a_clock_that_differs"
+            ),
         ),
         "operators look for a wrong clock where a machine was busy",
     ),
@@ -259,8 +272,10 @@ LIMITS: Final = (
         "                raise CommandError(NO_CACHING_YES)\n",
         "                return OK\n",
         (
-            "tests/resp/test_client_commands.py::"
-            "test_tracking_may_be_on_as_long_as_nothing_is_cached",
+            (
+                "tests/resp/test_client_commands.py::"
+                "test_tracking_may_be_on_as_long_as_nothing_is_cached"
+            ),
         ),
         "a program reads from a cache that is never told what changed",
     ),
