@@ -226,7 +226,7 @@ class ClientCommands:
     def _trackinginfo(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         """CLIENT TRACKINGINFO: it is off, or nothing was opted in."""
         is_tracking = self._connections[session.id].is_tracking
-        flags = [b"on", b"optin"] if is_tracking else [b"off"]
+        flags: list[Reply] = [b"on", b"optin"] if is_tracking else [b"off"]
         return RespMap(
             [
                 (b"flags", RespSet(flags)),
