@@ -114,7 +114,8 @@ class Limits(BaseModel):
             0: no bound.  10 s: long enough for the slowest line, and for a login that has to wait.
         request_bytes_max: one bulk string of a request, in bytes; at least 1024.  512 MiB as in
             Redis; users expect it.
-        request_arguments_max: arguments of one command.  1,048,576 as in Redis.
+        request_arguments_max: arguments of one command.  2,147,483,647 as in Redis; their
+            bytes are bounded by query_buffer_bytes_max.
         query_buffer_bytes_max: bytes that one connection may have sent that are not yet a whole
             command, that its transaction holds, or that wait behind a blocked command; beyond it
             the connection ends.  1 GiB as in Redis.
@@ -171,7 +172,7 @@ class Limits(BaseModel):
     newcomers_max: int = Field(default=1_000, ge=1)
     login_ms_max: int = Field(default=10_000, ge=0, le=I32_MAX)
     request_bytes_max: int = Field(default=512 << 20, ge=1024)
-    request_arguments_max: int = Field(default=1 << 20, ge=16)
+    request_arguments_max: int = Field(default=I32_MAX, ge=16, le=I32_MAX)
     query_buffer_bytes_max: int = Field(default=1 << 30, ge=1024)
     inline_bytes_max: int = Field(default=64 << 10, ge=64)
     output_buffer_bytes_max: int = Field(default=0, ge=0)

@@ -243,6 +243,14 @@ LIMITS: Final = (
         "requests that are never complete take memory that no bound counts",
     ),
     Mutation(
+        "few-arguments",
+        "crdtstream/settings.py",
+        "request_arguments_max: int = Field(default=I32_MAX, ge=16, le=I32_MAX)",
+        "request_arguments_max: int = Field(default=1 << 20, ge=16, le=I32_MAX)",
+        ("tests/like_redis/test_limits.py::test_what_is_too_much_for_redis_is_too_much_here",),
+        "a large request that Redis takes ends the connection",
+    ),
+    Mutation(
         "absolute-targets-are-unknown",
         "crdtstream/http/app.py",
         "            Middleware(PlainTargets),\n",
