@@ -1,7 +1,7 @@
 """Limits of the protocol: what a real server takes is taken, and the rest refused in its words.
 
 Each input is followed by the client's end, so both sides answer all that they ever will.  Whether
-Redis takes a whole line of more than 64 KiB depends on where its reads cut the input; ours does not.
+Redis takes a line of more than 64 KiB depends on where its reads cut the input; ours does not.
 """
 
 import socket
@@ -68,9 +68,7 @@ def ours(node: Node, said: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("said", INPUTS, ids=lambda said: repr(said[:20]))
-def test_what_is_too_much_for_redis_is_too_much_here(
-    redis: RealServer, node: Node, said: bytes
-) -> None:
+def test_limits_of_requests_are_those_of_redis(redis: RealServer, node: Node, said: bytes) -> None:
     assert ours(node, said) == answer(redis.connect(), said)
 
 

@@ -247,7 +247,7 @@ LIMITS: Final = (
         "crdtstream/settings.py",
         "request_arguments_max: int = Field(default=I32_MAX, ge=16, le=I32_MAX)",
         "request_arguments_max: int = Field(default=1 << 20, ge=16, le=I32_MAX)",
-        ("tests/like_redis/test_limits.py::test_what_is_too_much_for_redis_is_too_much_here",),
+        ("tests/like_redis/test_limits.py::test_limits_of_requests_are_those_of_redis",),
         "a large request that Redis takes ends the connection",
     ),
     Mutation(
@@ -293,8 +293,8 @@ LIMITS: Final = (
         "        return parsed + self._arrivals.size + self._parser.pending_bytes\n",
         "        return parsed + self._parser.pending_bytes\n",
         (
-            WRITERS + "test_what_is_behind_a_blocked_read_is_bounded_as_redis_bounds_it",
-            WRITERS + "test_what_is_behind_a_blocked_read_counts_for_the_memory_of_clients",
+            WRITERS + "test_input_behind_a_blocked_read_is_bounded_as_redis_bounds_it",
+            WRITERS + "test_input_behind_a_blocked_read_counts_for_the_memory_of_clients",
         ),
         "what a client sends behind a blocked read takes all memory",
     ),
@@ -315,7 +315,7 @@ LIMITS: Final = (
         "        if self.client.is_blocked or not self._holds():\n",
         "        if self._sends_no_more:\n",
         (
-            WRITERS + "test_what_was_received_is_run_whatever_becomes_of_the_client",
+            WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",
             WRITERS + "test_a_client_that_leaves_during_a_pause_is_run_behind_it",
         ),
         "the last commands of a program that writes and closes are lost without a word",
@@ -325,7 +325,7 @@ LIMITS: Final = (
         CONNECTION,
         "        if self._holds() and self.is_trusted and not self.client.is_blocked:\n",
         "        if self._holds() and not self.is_trusted:\n",
-        (WRITERS + "test_what_was_received_is_run_whatever_becomes_of_the_client",),
+        (WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",),
         "the last commands of a program that writes and exits are lost without a word",
     ),
     Mutation(

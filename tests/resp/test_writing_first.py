@@ -113,7 +113,7 @@ def test_megabytes_behind_a_blocked_read_are_run_when_it_ends(node: Node) -> Non
             until(lambda: length(node, b"behind") == count)
 
 
-def test_what_is_behind_a_blocked_read_is_bounded_as_redis_bounds_it() -> None:
+def test_input_behind_a_blocked_read_is_bounded_as_redis_bounds_it() -> None:
     with operated(settings(query_buffer_bytes_max=2 * MIB)) as (node, r), blocked(node) as client:
         client.send(XADD * (MIB // len(XADD)))
         until(lambda: held_bytes(node) > MIB // 2)
@@ -124,7 +124,7 @@ def test_what_is_behind_a_blocked_read_is_bounded_as_redis_bounds_it() -> None:
         assert length(node) == 0
 
 
-def test_what_is_behind_a_blocked_read_counts_for_the_memory_of_clients() -> None:
+def test_input_behind_a_blocked_read_counts_for_the_memory_of_clients() -> None:
     with operated() as (node, r):
         r.config_set("maxmemory-clients", "3mb")
         with blocked(node) as client:
@@ -173,7 +173,7 @@ def test_commands_behind_large_replies_are_run_though_the_client_sends_no_more(n
 @pytest.mark.parametrize(
     "leave", [RawClient.__exit__, reset, lambda client: client.socket.shutdown(socket.SHUT_WR)]
 )
-def test_what_was_received_is_run_whatever_becomes_of_the_client(
+def test_all_that_was_received_is_run_however_the_client_leaves(
     leave: Callable[[RawClient], None],
 ) -> None:
     """The disk is behind as the client leaves, so its last commands were not run."""
