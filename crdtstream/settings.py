@@ -116,19 +116,21 @@ class Limits(BaseModel):
             0: no bound.  10 s: long enough for the slowest line, and for a login that has to wait.
         request_bytes_max: one bulk string of a request, in bytes; at least 1024.  512 MiB as in
             Redis; users expect it.
-        request_arguments_max: arguments of one command.  1,048,576 as in Redis.
+        request_arguments_max: arguments of one command.  2,147,483,647 as in Redis; their
+            bytes are bounded by query_buffer_bytes_max.
         query_buffer_bytes_max: bytes that one connection may have sent that are not yet a whole
-            command, or that its transaction holds; beyond it the connection ends.  1 GiB as in
-            Redis.
+            command, that its transaction holds, or that wait behind a blocked command; beyond it
+            the connection ends.  1 GiB as in Redis.
         inline_bytes_max: a command typed without RESP, in bytes.  64 KiB as in Redis.
         output_buffer_bytes_max: replies that one client has not fetched, in bytes; beyond it the
-            connection ends.  0: no limit.  256 MiB, so that a large XRANGE passes.
+            connection ends.  0: no limit, as in Redis: many clients write a whole pipeline before
+            they read; maxmemory_clients bounds all of them together.
         output_buffer_bytes_soft, output_buffer_soft_s: the connection also ends when this many
             bytes stay unfetched for this many seconds.  0: no such limit.
         pubsub_buffer_bytes_max, pubsub_buffer_bytes_soft, pubsub_buffer_soft_s: the same of a
             client that listens to channels.  32 MiB, 8 MiB and 60 s as in Redis.
-        output_pause_bytes: replies that one client has not fetched, in bytes, beyond which no more
-            of its requests are read until it fetches.  1 MiB: a pipeline's worth.
+        output_pause_bytes: replies of one connection that wait for the disk, in bytes; beyond it
+            its requests wait.  1 MiB: a pipeline's worth.
         pending_replies_max: commands of one connection whose replies wait for the disk; beyond it
             no more of its requests are read.  100,000.
         commit_queue_records_max: records that wait for the disk; beyond it no requests are read.
@@ -172,10 +174,10 @@ class Limits(BaseModel):
     newcomers_max: int = Field(default=1_000, ge=1)
     login_ms_max: int = Field(default=10_000, ge=0, le=I32_MAX)
     request_bytes_max: int = Field(default=512 << 20, ge=1024)
-    request_arguments_max: int = Field(default=1 << 20, ge=16)
+    request_arguments_max: int = Field(default=I32_MAX, ge=16, le=I32_MAX)
     query_buffer_bytes_max: int = Field(default=1 << 30, ge=1024)
     inline_bytes_max: int = Field(default=64 << 10, ge=64)
-    output_buffer_bytes_max: int = Field(default=256 << 20, ge=0)
+    output_buffer_bytes_max: int = Field(default=0, ge=0)
     output_buffer_bytes_soft: int = Field(default=0, ge=0)
     output_buffer_soft_s: int = Field(default=0, ge=0, le=I32_MAX)
     pubsub_buffer_bytes_max: int = Field(default=32 << 20, ge=0)

@@ -12,6 +12,7 @@ from crdtstream.http.answers import AskedWrongError, asked_wrong, not_allowed, n
 from crdtstream.http.bodies import BodyBound
 from crdtstream.http.guard import PageGuard
 from crdtstream.http.parts import HttpParts
+from crdtstream.http.targets import PlainTargets
 
 # One for each module with pages.
 PAGES: Final[tuple[Callable[[HttpParts], list[Route]], ...]] = (
@@ -29,6 +30,7 @@ def make_app(parts: HttpParts) -> Starlette:
     return Starlette(
         routes=[route for routes in PAGES for route in routes(parts)],
         middleware=[
+            Middleware(PlainTargets),
             Middleware(BodyBound),
             *(
                 []

@@ -275,7 +275,8 @@ PEER_LAG_EFFECTS: Final = _gauge(
 )
 PEER_CLOCK_SKEW_SECONDS: Final = _gauge(
     "peer_clock_skew_seconds",
-    "The peer's clock minus this region's at the last heartbeat, including the time of its way.",
+    "The peer's clock minus this region's at the last heartbeat, as far as the time of its way does"
+    " not explain it.",
     "peer",
 )
 

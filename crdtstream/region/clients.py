@@ -84,6 +84,7 @@ class Client:
         "_encode",
         "_fetching",
         "_is_running",
+        "_now",
         "_pushes",
         "_run_broke",
         "_settle",
@@ -136,40 +137,43 @@ class Client:
         self._run_broke = False
         # Messages to this client by the command that is running, besides its reply.
         self._is_running = False
+        self._now = Millis(0)
         self._pushes: list[bytes] = []
         self._shown: list[bytes] = []
 
-    def taking_runs(self, requests: Iterable[Request], now: Millis) -> Iterator[Request]:
+    def taking_runs(self, requests: Iterable[Request]) -> Iterator[Request]:
         """Requests for ``run``: runs that may be called as one, and single commands otherwise.
+
+        That is decided at the time of the ``run`` that asks for the next one.
 
         A command may change this for the rest of its run: the first XADD creates the stream, and
         clients that waited for it are served.  A run that breaks by a bug is called one by one.
         """
         for request in requests:
             if isinstance(request, MixedRun):
-                yield from self._parts_of(request, now)
+                yield from self._parts_of(request)
                 continue
             if isinstance(request, list):
                 yield request
                 continue
             run: XaddRun | XackRun | XdelRun = request
-            if self._takes(now, run):
+            if self._takes(run):
                 yield run
                 if not self._run_broke:
                     continue
             for count, argv in enumerate(run.requests(), 1):
                 yield argv
-                if not self._run_broke and count < len(run) and self._takes(now, run):
+                if not self._run_broke and count < len(run) and self._takes(run):
                     yield run.behind(count)
                     if not self._run_broke:
                         break
             self._run_broke = False
 
-    def _takes(self, now: Millis, run: XaddRun | XackRun | XdelRun) -> bool:
+    def _takes(self, run: XaddRun | XackRun | XdelRun) -> bool:
         """True if the run may be called as one; not if checking that breaks by a bug."""
         issued = self._database.replica.issued
         try:
-            return self._database.runs.takes(self.session, now, run)
+            return self._database.runs.takes(self.session, self._now, run)
         except Exception as bug:  # noqa: BLE001 - it is raised, or in the log
             self._go_on_one_by_one(run, bug, issued)
             return False
@@ -192,11 +196,11 @@ class Client:
         has_appended = bool(replica.touched) and replica.issued != issued
         return replica.has_unsettled_changes or has_appended
 
-    def _parts_of(self, run: MixedRun, now: Millis) -> Iterator[Request]:
+    def _parts_of(self, run: MixedRun) -> Iterator[Request]:
         """Parts of a mixed run that may be called as one, and the commands between them."""
         at = 0
         while at < len(run):
-            part = None if self._run_broke else self._part_of(run, now, at)
+            part = None if self._run_broke else self._part_of(run, at)
             if part is not None:
                 yield part
                 if not self._run_broke:
@@ -206,11 +210,11 @@ class Client:
             at += 1
         self._run_broke = False
 
-    def _part_of(self, run: MixedRun, now: Millis, at: int) -> MixedRun | None:
+    def _part_of(self, run: MixedRun, at: int) -> MixedRun | None:
         """The part from a command on that may be called as one; None if that breaks by a bug."""
         issued = self._database.replica.issued
         try:
-            return self._database.runs.part_of(self.session, now, run, at)
+            return self._database.runs.part_of(self.session, self._now, run, at)
         except Exception as bug:  # noqa: BLE001 - it is raised, or in the log
             self._go_on_one_by_one(run, bug, issued)
             return None
@@ -237,6 +241,7 @@ class Client:
         stop = Stop.END
         issued = replica.issued
         self._is_running = True
+        self._now = now
         try:
             for request in requests:
                 if not isinstance(request, list):

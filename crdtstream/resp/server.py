@@ -388,7 +388,7 @@ class RespServer:
         """RESET: drop what the server keeps of the client besides its session."""
         self.monitors.leave(session)
         connection = self.connections[session.id]
-        connection.no_evict = connection.no_touch = False
+        connection.no_evict = connection.no_touch = connection.is_tracking = False
         if not session.authenticated:
             self.newcomers.add(connection)
 

@@ -22,6 +22,9 @@ OPEN = [
     "/health",
     "/v1/bdbs/1/availability",
     "/v1/local/bdbs/1/endpoint/availability",
+    # The absolute form of a target.
+    "http://here:8381/readyz",
+    "HTTPS://here/healthz",
 ]
 ASKING = [
     "/metrics",
@@ -39,6 +42,11 @@ ASKING = [
     "/v1/bdbs/1/2/availability",
     "/v1/bdbs/1/availability/x",
     "/metrics/healthz",
+    "http://here:8381/metrics",
+    "http://here",
+    "http:///readyz/../metrics",
+    "/http://here/readyz",
+    "http://here/http://here/readyz",
 ]
 
 
@@ -101,7 +109,7 @@ async def test_all_other_pages_ask(path: str) -> None:
     assert status != 401
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/v1/bdbs"])
+@pytest.mark.parametrize("path", ["/metrics", "/v1/bdbs", "http://here:8381/metrics"])
 async def test_a_port_of_this_machine_asks_nobody(path: str) -> None:
     status, _ = await get(path, asks=False)
     assert status == 200

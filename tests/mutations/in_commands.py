@@ -40,6 +40,14 @@ COMMANDS: Final = (
         "nobody can run a transaction on a stream that others consume",
     ),
     Mutation(
+        "a-woken-reader-trusts-its-keys",
+        "crdtstream/commands/streams/xread.py",
+        "            stream_or_none(replica, key)\n",
+        "            replica.stream(key)\n",
+        ("tests/like_redis/test_scripts.py",),
+        "a reader of a key that became a string is served as if nothing had happened",
+    ),
+    Mutation(
         "watch-sees-what-deletes-nothing",
         "crdtstream/core/applying/apply_effect.py",
         "            touches = _remove(state, effect, context)\n",

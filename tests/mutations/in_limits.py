@@ -13,6 +13,7 @@ CALLS: Final = "tests/access/test_calls.py::"
 MESSAGES: Final = "tests/access/test_first_messages.py::"
 MESSAGES_PY: Final = "crdtstream/access/first_messages.py"
 PAGES: Final = "tests/http/test_server.py::"
+WRITERS: Final = "tests/resp/test_writing_first.py::"
 CLIENTS: Final = "tests/resp/test_client_limits.py::"
 FLOODS: Final = "tests/live/test_floods.py::"
 
@@ -66,12 +67,12 @@ LIMITS: Final = (
         "each connection without a password makes the node keep a mebibyte of errors",
     ),
     Mutation(
-        "strangers-requests-are-held",
+        "requests-are-parsed-before-the-login-in-front-of-them",
         CONNECTION,
-        "            self._unparsed = requests\n            return\n",
-        "            pass\n",
-        (NEWCOMERS + "test_requests_of_a_stranger_are_not_kept_parsed",),
-        "tiny requests without a login take a hundred times their bytes",
+        "            requests = self._trusting(iter(requests))\n",
+        "            requests = iter(list(self._trusting(iter(requests))))\n",
+        ("tests/resp/test_protocol.py::test_authenticating_and_sending_much_may_be_one_pipeline",),
+        "a client that logs in and writes in one pipeline is cut off",
     ),
     Mutation(
         "each-stranger-has-a-line-in-the-log",
@@ -236,10 +237,129 @@ LIMITS: Final = (
     Mutation(
         "half-requests-weigh-nothing",
         "crdtstream/resp/clients/connection.py",
-        "        return self._held_bytes + self._parser.pending_bytes\n",
-        "        return self._held_bytes\n",
+        "        return parsed + self._arrivals.size + self._parser.pending_bytes\n",
+        "        return parsed + self._arrivals.size\n",
         (CLIENTS + "test_whatever_a_client_takes_counts",),
         "requests that are never complete take memory that no bound counts",
+    ),
+    Mutation(
+        "few-arguments",
+        "crdtstream/settings.py",
+        "request_arguments_max: int = Field(default=I32_MAX, ge=16, le=I32_MAX)",
+        "request_arguments_max: int = Field(default=1 << 20, ge=16, le=I32_MAX)",
+        ("tests/like_redis/test_limits.py::test_limits_of_requests_are_those_of_redis",),
+        "a large request that Redis takes ends the connection",
+    ),
+    Mutation(
+        "absolute-targets-are-unknown",
+        "crdtstream/http/app.py",
+        "            Middleware(PlainTargets),\n",
+        "",
+        (
+            "tests/http/test_guard.py::test_health_asks_nobody",
+            "tests/http/test_guard.py::test_a_port_of_this_machine_asks_nobody",
+        ),
+        "a load balancer that sends the absolute form takes the region for dead",
+    ),
+    Mutation(
+        "late-messages-are-skew",
+        "crdtstream/region/links/pull.py",
+        "            skew_ms = min(0, skew_ms + under_way_ms)\n",
+        "            skew_ms = min(0, skew_ms)\n",
+        (
+            (
+                "tests/region/test_pull.py::"
+                "test_a_message_that_comes_late_is_no_sign_of_a_clock_that_differs"
+            ),
+        ),
+        "operators look for a wrong clock where a machine was busy",
+    ),
+    Mutation(
+        "caching-is-accepted",
+        "crdtstream/resp/commands/connection/client.py",
+        "                raise CommandError(NO_CACHING_YES)\n",
+        "                return OK\n",
+        (
+            (
+                "tests/resp/test_client_commands.py::"
+                "test_tracking_may_be_on_as_long_as_nothing_is_cached"
+            ),
+        ),
+        "a program reads from a cache that is never told what changed",
+    ),
+    Mutation(
+        "what-is-held-weighs-nothing",
+        CONNECTION,
+        "        return parsed + self._arrivals.size + self._parser.pending_bytes\n",
+        "        return parsed + self._parser.pending_bytes\n",
+        (
+            WRITERS + "test_input_behind_a_blocked_read_is_bounded_as_redis_bounds_it",
+            WRITERS + "test_input_behind_a_blocked_read_counts_for_the_memory_of_clients",
+        ),
+        "what a client sends behind a blocked read takes all memory",
+    ),
+    Mutation(
+        "requests-wait-for-their-client-to-read",
+        CONNECTION,
+        "            or self._region.is_congested\n",
+        "            or self._region.is_congested\n            or self._write_paused\n",
+        (
+            WRITERS + "test_a_client_may_write_everything_before_it_reads",
+            WRITERS + "test_a_client_may_write_everything_before_it_reads_over_tls",
+        ),
+        "a client that writes its pipeline before it reads, and the node, wait for each other",
+    ),
+    Mutation(
+        "the-end-of-a-client-drops-its-requests",
+        CONNECTION,
+        "        if self.client.is_blocked or not self._holds():\n",
+        "        if self._sends_no_more:\n",
+        (
+            WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",
+            WRITERS + "test_a_client_that_leaves_during_a_pause_is_run_behind_it",
+        ),
+        "the last commands of a program that writes and closes are lost without a word",
+    ),
+    Mutation(
+        "a-reset-drops-requests",
+        CONNECTION,
+        "        if self._holds() and self.is_trusted and not self.client.is_blocked:\n",
+        "        if self._holds() and not self.is_trusted:\n",
+        (WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",),
+        "the last commands of a program that writes and exits are lost without a word",
+    ),
+    Mutation(
+        "a-client-that-has-gone-waits",
+        CONNECTION,
+        "        if self.client.is_blocked or not self._holds():\n",
+        "        if not self._holds():\n",
+        (
+            WRITERS + "test_a_client_that_has_left_is_run_up_to_a_command_that_waits",
+            WRITERS + "test_a_blocked_client_that_leaves_takes_what_is_behind_with_it",
+        ),
+        "an entry goes to a consumer that is no more",
+    ),
+    Mutation(
+        "held-input-is-run-in-one-piece",
+        "crdtstream/resp/clients/arrivals.py",
+        "        if not self._pieces or len(last) + len(data) > PIECE_BYTES.value:\n",
+        "        if not self._pieces:\n",
+        (
+            WRITERS + "test_others_come_between_the_turns_of_what_was_held",
+            WRITERS + "test_input_that_waits_is_kept_whole_and_in_order",
+        ),
+        "megabytes behind a blocked read hold up all other clients when it ends",
+    ),
+    Mutation(
+        "short-replies-overtake",
+        CONNECTION,
+        "        if self._unwritten or self._write_paused or parcel.size > PIECE_BYTES.value:\n",
+        "        if parcel.size > PIECE_BYTES.value:\n",
+        (
+            WRITERS + "test_many_short_replies_that_are_not_read_arrive_in_order",
+            WRITERS + "test_a_client_may_write_everything_before_it_reads",
+        ),
+        "a client takes one reply for that of another command",
     ),
     Mutation(
         "soft-limit-waits-for-more",

@@ -436,6 +436,19 @@ def test_clocks_that_differ_much_are_told_once() -> None:
     assert told == [0, 1, 0, 0, 1]
 
 
+def test_a_message_that_comes_late_is_no_sign_of_a_clock_that_differs() -> None:
+    """Two seconds pass between the stamp that the peer returns and its answer."""
+    puller = Puller()
+    puller.live()
+    told = []
+    puller.at = 10.0
+    for skew, skew_found in ((-2_000, 0), (-1_500, 0), (2_000, 2_000), (-5_000, -3_000)):
+        puller.receive(Progress({}, Millis(NOW + skew), STANDING, echo_ms=8_000))
+        told.append([n.text for n in puller.driven.end_tick().notices].count("clocks differ"))
+        assert puller.pull.stats.clock_skew_ms == skew_found
+    assert told == [0, 0, 1, 0]
+
+
 def test_a_peer_may_be_silent_for_as_long_as_it_said() -> None:
     """Its operator may have it speak less often than this region's would have it."""
     puller = Puller()

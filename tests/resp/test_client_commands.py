@@ -137,7 +137,16 @@ def age(node: Node, client_ids: Iterable[int], ms: int) -> None:
             "PAUSE 10 WRITE ALL",
             "unknown subcommand or wrong number of arguments for 'PAUSE'. Try CLIENT HELP.",
         ),
-        ("TRACKING on BCAST", "client-side caching is not supported by this server"),
+        *[
+            (
+                f"TRACKING on{options}",
+                (
+                    "client-side caching is not supported by this server: TRACKING ON is accepted "
+                    "with OPTIN only. Turn the client's cache off"
+                ),
+            )
+            for options in ("", " BCAST", " OPTOUT", " OPTIN BCAST", " OPTIN REDIRECT 1")
+        ],
         ("TRACKING on FOO", "syntax error"),
         (
             "CACHING yes",
@@ -167,6 +176,32 @@ def test_a_waiting_client_without_a_connection_can_be_unblocked(
     node.call(lambda: node.database.call(session, node.engine.now(), argv))
     client.ask(request(b"CLIENT", b"UNBLOCK", b"%d" % session.id), b":1\r\n")
     client.ask(request(b"CLIENT", b"UNBLOCK", b"%d" % session.id), b":0\r\n")
+
+
+def test_tracking_may_be_on_as_long_as_nothing_is_cached(client: RawClient) -> None:
+    """Some clients ask for it as they connect, and cache only what their program wants cached."""
+    client.ask(request(b"CLIENT", b"TRACKING", b"ON", b"OPTIN"), b"+OK\r\n")
+    client.ask(
+        request(b"CLIENT", b"TRACKINGINFO"),
+        b"*6\r\n$5\r\nflags\r\n*2\r\n$2\r\non\r\n$5\r\noptin\r\n$8\r\nredirect\r\n:0\r\n"
+        b"$8\r\nprefixes\r\n*0\r\n",
+    )
+    client.ask(request(b"CLIENT", b"GETREDIR"), b":0\r\n")
+    client.ask(
+        request(b"CLIENT", b"CACHING", b"YES"),
+        b"-ERR client-side caching is not supported by this server: no invalidation would be sent. "
+        b"Read without the cache\r\n",
+    )
+    client.ask(
+        request(b"CLIENT", b"CACHING", b"NO"),
+        b"-ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.\r\n",
+    )
+    client.ask(request(b"CLIENT", b"CACHING", b"MAYBE"), b"-ERR syntax error\r\n")
+    for end in (request(b"RESET"), request(b"CLIENT", b"TRACKING", b"OFF")):
+        client.ask(request(b"CLIENT", b"TRACKING", b"ON", b"OPTIN", b"NOLOOP"), b"+OK\r\n")
+        client.send(end)
+        assert client.read_line() in (b"+RESET", b"+OK")
+        client.ask(request(b"CLIENT", b"GETREDIR"), b":-1\r\n")
 
 
 def test_trackinginfo_says_that_it_is_off(client: RawClient) -> None:

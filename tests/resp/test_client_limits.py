@@ -315,8 +315,6 @@ def test_settings_say_what_config_shows() -> None:
     with operated(given) as (_, r):
         assert r.config_get("maxmemory-clients") == {"maxmemory-clients": "5%"}
         shown = r.config_get("client-output-buffer-limit")["client-output-buffer-limit"]
-        assert shown == (
-            "normal 268435456 5 6 slave 268435456 67108864 60 pubsub 33554432 8388608 7"
-        )
+        assert shown == ("normal 0 5 6 slave 268435456 67108864 60 pubsub 33554432 8388608 7")
         assert "evicted_clients" in r.info("stats")
     assert settings().maxmemory_clients == "0"

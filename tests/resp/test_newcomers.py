@@ -2,7 +2,6 @@
 
 import resource
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -213,29 +212,6 @@ def test_a_pipeline_before_the_login_is_answered_as_long_as_it_is_read() -> None
         client.send(PING * 10_000)
         client.expect(NO_AUTH * 10_000)
         client.ask(LOGIN + PING * 2_000, b"+OK\r\n" + PONG * 2_000)
-
-
-def test_requests_of_a_stranger_are_not_kept_parsed() -> None:
-    """A request of two bytes takes a hundred once it is parsed."""
-    count = 100_000
-
-    def read_all() -> None:
-        """Read without a pause; the node may be faster yet, and cut the client off."""
-        received = 0
-        with suppress(ConnectionError):
-            while received < len(NO_AUTH) * count:
-                received += len(client.socket.recv(1 << 20)) or len(NO_AUTH) * count
-
-    with guarded() as node, node.client() as client:
-        reader = threading.Thread(target=read_all)
-        reader.start()
-        client.send(b"x\n" * count)
-        taken = 0
-        while reader.is_alive():
-            held = node.call(lambda: sum(len(c._held) for c in node.server.connections.values()))
-            taken = max(taken, held)
-        reader.join()
-        assert taken == 0
 
 
 @pytest.mark.parametrize(

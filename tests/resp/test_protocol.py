@@ -154,15 +154,6 @@ def test_malformed_input_behind_a_blocked_command_waits_its_turn(node: Node) -> 
         assert data.endswith(b"+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n")
 
 
-def test_a_client_that_floods_behind_a_blocked_command_is_disconnected(node: Node) -> None:
-    with node.client() as reader:
-        reader.send(request(b"XREAD", b"BLOCK", b"0", b"STREAMS", b"flood", b"$"))
-        endless = request(b"ECHO", b"x" * 100_000) * 1000
-        with pytest.raises(ConnectionError):
-            reader.send(endless)
-    wait_until(node, "database.waiting_count == 0")
-
-
 def test_a_blocked_command_times_out(client: RawClient) -> None:
     client.ask(
         request(b"XREAD", b"BLOCK", b"20", b"STREAMS", b"none", b"$") + PING, b"*-1\r\n" + PONG
@@ -196,7 +187,7 @@ def test_replies_that_nobody_fetches_end_the_connection() -> None:
         other.ask(PING, PONG)
 
 
-def test_a_slow_reader_is_held_up_and_then_served_whole() -> None:
+def test_a_slow_reader_is_served_whole() -> None:
     with running(settings(output_pause_bytes=1 << 16)) as node, node.client() as client:
         value = b"v" * 250_000
         client.send(request(b"XADD", b"s", b"*", b"f", value))
@@ -206,10 +197,7 @@ def test_a_slow_reader_is_held_up_and_then_served_whole() -> None:
         # More than the buffers of the system take.
         count = 200
         client.send(request(b"XRANGE", b"s", b"-", b"+") * count)
-        wait_until(node, "any(c.held_bytes for c in server.connections.values())")
-        assert (
-            node.call(lambda: max(c.unsent_bytes for c in node.server.connections.values())) < 1e6
-        )
+        wait_until(node, "any(c.unsent_bytes > 10 << 20 for c in server.connections.values())")
         for _ in range(count):
             client.expect(reply)
         client.ask(PING, PONG)

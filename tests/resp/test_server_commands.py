@@ -73,7 +73,13 @@ def words(line: bytes) -> bytes:
         (b"CLIENT NO-EVICT on", b"+OK"),
         (b"CLIENT NO-TOUCH foo", b"-ERR syntax error"),
         (b"CLIENT TRACKING off", b"+OK"),
-        (b"CLIENT TRACKING on", b"-ERR client-side caching is not supported by this server"),
+        (
+            b"CLIENT TRACKING on",
+            (
+                b"-ERR client-side caching is not supported by this server: TRACKING ON is "
+                b"accepted with OPTIN only. Turn the client's cache off"
+            ),
+        ),
         (
             b"CLIENT MAINT_NOTIFICATIONS ON",
             b"-ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.",

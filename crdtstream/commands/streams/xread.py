@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import strict_id
-from crdtstream.commands.lookup import refuse_string
+from crdtstream.commands.lookup import refuse_string, stream_or_none
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
 from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry
@@ -43,7 +43,20 @@ def xread(replica: Replica, now: Millis, argv: list[bytes]) -> Reply | Blocked:
         (key, _position(replica, key, text))
         for key, text in zip(options.keys, options.ids, strict=True)
     ]
-    return answer_or_block(replica, now, options, partial(_read, positions, options))
+    attempt = partial(_read, positions, options)
+    return answer_or_block(replica, now, options, attempt, partial(_read_again, attempt, options))
+
+
+def _read_again(attempt: Attempt, options: ReadOptions, replica: Replica, now: Millis) -> Reply:
+    """The attempt of a reader that was woken: its keys are judged again, as in Redis.
+
+    A string among them wakes nobody.  It is an error once another key has something.
+    """
+    reply = attempt(replica, now)
+    if reply is not Null.ARRAY:
+        for key in options.keys:
+            stream_or_none(replica, key)
+    return reply
 
 
 def answer_or_block(
@@ -51,12 +64,17 @@ def answer_or_block(
     now: Millis,
     options: ReadOptions,
     attempt: Attempt,
+    later: Attempt | None = None,
 ) -> Reply | Blocked:
-    """Reply of the attempt; with BLOCK, if it is null, the attempt is made again and again."""
+    """Reply of the attempt; with BLOCK, if it is null, it is made again and again.
+
+    Args:
+        later: the attempt of a reader that waits, if it differs.
+    """
     reply = attempt(replica, now)
     if reply is not Null.ARRAY or options.block_ms is None:
         return reply
-    return block(replica, options, attempt)
+    return block(replica, options, attempt if later is None else later)
 
 
 def block(

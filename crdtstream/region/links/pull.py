@@ -642,7 +642,8 @@ class Pull:
         next_ms = min(progress.next_ms, NEXT_MS_MAX)
         call.silence_seconds = silence_seconds(own.limits, next_ms)
         self.stats.heard_ms = now
-        self._note_skew(progress.now - now)
+        under_way_ms = max(0, to_ms(at) - progress.echo_ms) if progress.echo_ms else 0
+        self._note_skew(progress.now - now, under_way_ms)
         self.stats.peer_vv = durable_vv
         vv = call.words.counting(self.peer, durable_vv) if is_believed else None
         if vv is not None:
@@ -662,8 +663,18 @@ class Pull:
         if self.link.state is LinkState.CATCHING_UP and self.lag_effects == 0:
             self._feed(CaughtUp(), now)
 
-    def _note_skew(self, skew_ms: int) -> None:
-        """Report a clock that is far from ours, once until it is near again."""
+    def _note_skew(self, skew_ms: int, under_way_ms: int) -> None:
+        """Report a clock that is far from ours, once until it is near again.
+
+        A message that comes late, because the line, the peer or this node was held up, looks as one
+        of a clock that is behind.  So much of the difference is no skew.
+
+        Args:
+            skew_ms: the peer's clock when it sent a message, less ours now.
+            under_way_ms: for how long the message may have been under way, by our clock.
+        """
+        if skew_ms < 0:
+            skew_ms = min(0, skew_ms + under_way_ms)
         far = self._own.limits.skew_warning_ms
         if far and abs(skew_ms) > far >= abs(self.stats.clock_skew_ms):
             self._own.tick.notice("warning", "clocks differ", peer=self.peer, skew_ms=skew_ms)

@@ -7,9 +7,16 @@ leave together.  There is no task, no await and no write per command.  A client 
 takes turns with the others.
 
 A connection *holds*, that is, keeps requests instead of running them: while one of its commands is
-blocked or postponed by CLIENT PAUSE, while the client does not read its replies, while the disk is
-behind, and between its turns.  When it holds much, it stops reading, so that TCP slows the client
-down.
+blocked or postponed by CLIENT PAUSE, while the disk is behind, and between its turns.  All of these
+end without the client, but the first.  So when it holds much, it stops reading, and TCP slows the
+client down; behind a blocked command it reads on up to ``client-query-buffer-limit``.
+
+It never waits for the client to read.  Many clients write a whole pipeline first, and would wait
+for it in turn.  Replies that the client does not fetch are kept, up to
+``client-output-buffer-limit``.
+
+A client that sends no more, or has gone, is run to the end of what it sent, or to the first command
+that would wait.
 
 Always so: requests are run in order; a held connection runs nothing.  ``region/clients.py`` makes
 sure that replies leave in the order of the requests, with messages of channels between them.
@@ -19,8 +26,9 @@ import asyncio
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from operator import length_hint
 from typing import Final, Protocol, cast
 
 import structlog
@@ -31,6 +39,7 @@ from crdtstream.database.session import Session
 from crdtstream.region.clients import Stop
 from crdtstream.region.ready import Parcel
 from crdtstream.region.region import Region
+from crdtstream.resp.clients.arrivals import Arrivals
 from crdtstream.resp.clients.limits import ConnectionLimits
 from crdtstream.resp.clients.output_limits import UnreadBound
 from crdtstream.resp.wire.encode import encode_error
@@ -39,13 +48,10 @@ from crdtstream.resp.wire.parser import RequestError, RequestParser, RequestTooB
 
 logger = structlog.get_logger(__name__)
 
-# Requests held because the client does not fetch replies or the disk is behind; beyond it nothing
-# more is read.
+# Requests held for something that ends by itself; beyond it nothing more is read.
 HELD_BYTES_MAX: Final = Size(1 << 20, least=1)
-# Requests held behind a blocked command.  It may wait without end, and reading is the only way to
-# learn that the client has gone; so reading goes on, and one that sends more is cut off.
-HELD_BLOCKED_BYTES_MAX: Final = Size(16 << 20, least=1, scope=Scope.CLIENTS)
-# Larger replies are handed to the transport in pieces, while it takes them.
+# Larger replies are handed to the transport in pieces, while it takes them; and while the system
+# has not taken this much of earlier ones, the transport gets no more.
 PIECE_BYTES: Final = Size(1 << 18, least=1)
 # A client that reads as fast as it is written to takes turns with the others.
 WRITTEN_AT_ONCE_MAX: Final = Size(1 << 20, least=1)
@@ -144,6 +150,7 @@ class Connection(asyncio.Protocol):
         connected_ms, active_ms: when it came, and when it last sent something.
         bytes_in, bytes_out: how much it sent and got.
         no_evict, no_touch: as set by CLIENT NO-EVICT and NO-TOUCH.
+        is_tracking: it said CLIENT TRACKING ON OPTIN; nothing is tracked.
     """
 
     def __init__(self, acceptor: Acceptor, region: Region, now: Callable[[], Millis]) -> None:
@@ -155,22 +162,26 @@ class Connection(asyncio.Protocol):
         self.bytes_out = 0
         self.no_evict = False
         self.no_touch = False
+        self.is_tracking = False
         self._acceptor = acceptor
         self._region = region
         self._now = now
         self._parser = RequestParser(acceptor.limits.request)
         self._transport = cast(asyncio.Transport, None)
-        # Requests that wait, and a RequestError at the end if that came after them.
-        self._held: deque[Request | RequestError] = deque()
-        # Of a client that has not logged in: what is left of its last input.
-        self._unparsed: Iterator[Request] | None = None
-        self._held_bytes = 0
+        # What is left of the input that was parsed last, and its size; a command before that is
+        # to be run again; and the input behind it.
+        self._requests: Iterator[Request] | None = None
+        self._input_bytes = 0
+        self._again: list[bytes] | None = None
+        self._arrivals = Arrivals()
         self._turn_is_over = False
-        self._broken = False
         self._reading = True
+        # It sends no more; its connection is lost, and what it has sent is still run.
+        self._sends_no_more = False
+        self._has_gone = False
         self._write_paused = False
         # Replies that the transport has not taken yet, behind those that it has.
-        self._unwritten: deque[bytes | memoryview] = deque()
+        self._unwritten: deque[bytes | bytearray | memoryview] = deque()
         self._unwritten_bytes = 0
         self._unread_bound = UnreadBound()
         # Looks once more when the time of the soft bound has passed.
@@ -220,7 +231,8 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """Requests received and not run yet, also a part of one."""
-        return self._held_bytes + self._parser.pending_bytes
+        parsed = 0 if self._requests is None else self._input_bytes
+        return parsed + self._arrivals.size + self._parser.pending_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -251,7 +263,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.address = _host_and_port(transport.get_extra_info("peername"))
         self.local_address = _host_and_port(transport.get_extra_info("sockname"))
-        self._transport.set_write_buffer_limits(high=self._acceptor.limits.output_pause_bytes)
+        self._transport.set_write_buffer_limits(high=PIECE_BYTES.value)
         _keep_alive(transport.get_extra_info("socket"), self._acceptor.tcp_keepalive_s)
         refusal = self._acceptor.admit(self)
         if refusal is not None:
@@ -260,11 +272,18 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end()
         if self._unread_timer is not None:
             self._unread_timer.cancel()
         self._unwritten.clear()
         self._unwritten_bytes = 0
+        # A stranger has nothing to be run, and would keep its place.
+        if self._holds() and self.is_trusted and not self.client.is_blocked:
+            self._sends_no_more = self._has_gone = True
+            return
+        self._end()
+        self._leave()
+
+    def _leave(self) -> None:
         self._region.clients.disconnect(self.client)
         self._acceptor.remove(self)
 
@@ -275,31 +294,42 @@ class Connection(asyncio.Protocol):
             self._acceptor.traffic.sample(now)
         self.bytes_in += len(data)
         client = self.client
-        if client.has_ended or self._broken:
+        if client.has_ended:
             return
         self.active_ms = now
-        if self._parser.limits is not self._acceptor.limits.request:
-            self._parser.set_limits(self._acceptor.limits.request)
-        trusted = self._parser.trusted = self.is_trusted
-        requests: Iterator[Request] = iter(self._parser.parse(data))
-        if not trusted:
-            requests = self._trusting(requests)
-        if self._held or self._unparsed is not None or self._must_hold():
-            self._hold(requests)
+        if self._holds() or self._must_hold():
+            self._arrivals.add(data)
         else:
-            self._run(requests, now)
-        if self._held or self._unparsed is not None:
-            self._held_bytes += len(data)
+            self._run(self._parsed(data), now)
+        if self._holds():
             self._steer_reading()
-        if self._parser.has_begun or client.session.queue is not None:
+        if self._parser.has_begun or client.session.queue is not None or client.is_blocked:
             self._check_asking()
         if self._acceptor.memory.weighs:
             self._acceptor.memory.weigh(self)
+
+    def _parsed(self, data: bytes) -> Iterator[Request]:
+        """The requests in the next input, as ``Client.run`` takes them."""
+        self._input_bytes = len(data)
+        if self._parser.limits is not self._acceptor.limits.request:
+            self._parser.set_limits(self._acceptor.limits.request)
+        trusted = self._parser.trusted = self.is_trusted
+        requests = self._parser.parse(data)
+        if not trusted:
+            requests = self._trusting(iter(requests))
+        elif isinstance(requests, list) and len(requests) == 1 and isinstance(requests[0], list):
+            # Most often: no run, and nothing behind it.
+            return iter(requests)
+        return self.client.taking_runs(requests)
 
     def _check_asking(self) -> None:
         """Cut the client off if a request or a transaction of it has no end."""
         pending = self._parser.pending_bytes
         self._parser.has_begun = pending > 0
+        if self.client.is_blocked:
+            # It may wait without end.  Reading goes on, as in Redis: that is the only way to learn
+            # that the client has gone.
+            pending = self.held_bytes
         size = pending + self.session.queue_bytes
         if size > self._acceptor.limits.request.request_bytes_max and not self.has_ended:
             self._cut_off_asking()
@@ -315,14 +345,20 @@ class Connection(asyncio.Protocol):
             self._parser.trusted = self.is_trusted
 
     def eof_received(self) -> bool:
-        """The client sends no more: it gets what it is still owed, and the connection closes.
+        """The client sends no more: what it sent is run, it gets what it is owed, and the
+        connection closes.
 
-        Held requests and a blocked command are dropped: a client that died looks the same.
+        A command that waits is dropped, with all behind it: a client that died looks the same.
         """
         self._linger = self._is_lingering = False
-        self._end()
-        self._close_if_done()
+        self._sends_no_more = True
+        self._end_if_all_has_run()
         return True
+
+    def _end_if_all_has_run(self) -> None:
+        if self.client.is_blocked or not self._holds():
+            self._end()
+            self._close_if_done()
 
     def pause_writing(self) -> None:
         self._write_paused = True
@@ -330,7 +366,6 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._write_paused = False
         self._write_on()
-        self.resume()
 
     # --- Running requests ---------------------------------------------------------------------
 
@@ -338,14 +373,13 @@ class Connection(asyncio.Protocol):
         """Run requests until they end or the connection has to hold the rest."""
         client = self.client
         bytes_max = self._acceptor.limits.output_pause_bytes
-        if client.session.authenticated:
-            # Before a login there are no runs; and what is held again and again must not be wrapped
-            # each time.
-            requests = client.taking_runs(requests, now)
-        else:
+        if not client.session.authenticated:
             bytes_max = min(bytes_max, UNTRUSTED_REPLY_BYTES_MAX)
+        again, self._again, self._requests = self._again, None, None
         try:
-            stop = client.run(requests, now, bytes_max=bytes_max)
+            stop = client.run(
+                requests if again is None else chain([again], requests), now, bytes_max=bytes_max
+            )
         except RequestError as error:
             self._refuse(error)
             return
@@ -357,7 +391,7 @@ class Connection(asyncio.Protocol):
                 return
             case Stop.POSTPONED | Stop.COLD:
                 assert client.postponed is not None
-                requests = chain([client.postponed], requests)
+                self._again = client.postponed
             case Stop.TURN:
                 self._end_turn()
             case Stop.FOREIGN:
@@ -367,8 +401,9 @@ class Connection(asyncio.Protocol):
                 self._close_if_done()
             case Stop.BLOCKED | Stop.FULL:
                 pass
-        if not client.has_ended:
-            self._hold(requests)
+        is_rest = self._again is not None or length_hint(requests, 1) > 0
+        if is_rest and not client.has_ended:
+            self._requests = requests
 
     def _refuse(self, error: RequestError) -> None:
         """Malformed input: one last reply, and nothing more is read."""
@@ -388,8 +423,6 @@ class Connection(asyncio.Protocol):
             client.is_blocked
             or client.is_postponed
             or client.is_cold
-            or self._write_paused
-            or bool(self._unwritten)
             or self._turn_is_over
             or self._region.is_congested
             or client.owed_bytes > limits.output_pause_bytes
@@ -397,35 +430,26 @@ class Connection(asyncio.Protocol):
         )
 
     def _holds(self) -> bool:
-        return bool(self._held) or self._unparsed is not None
-
-    def _hold(self, requests: Iterator[Request]) -> None:
-        if not self.is_trusted:
-            # As it came: a request of two bytes takes a hundred once it is parsed.
-            self._unparsed = requests
-            return
-        try:
-            self._held.extend(requests)
-        except RequestError as error:
-            self._held.append(error)
-            self._broken = True
+        return self._requests is not None or bool(self._arrivals)
 
     def resume(self) -> None:
         """Go on with what is held, if nothing forbids it."""
         if self.client.has_ended or not self._holds() or self._must_hold():
             return
-        held, self._held = self._held, deque()
-        self._run(self._released(held), self._now())
-        if not self._holds():
-            self._held_bytes = 0
+        requests = self._requests
+        if requests is None:
+            requests = self._parsed(self._arrivals.take())
+        self._run(requests, self._now())
+        if self.has_ended:
+            return
+        if self._parser.has_begun or self.session.queue is not None:
+            self._check_asking()
+        if self._sends_no_more:
+            self._end_if_all_has_run()
+        if self._holds() and not self._must_hold():
+            # The next input has a turn of its own.
+            self._end_turn()
         self._steer_reading()
-
-    def _released(self, held: deque[Request | RequestError]) -> Iterator[Request]:
-        """Requests that were held, in order; they are held no longer."""
-        unparsed, self._unparsed = self._unparsed, None
-        if unparsed is None:
-            return _without_errors(held)
-        return chain(_without_errors(held), unparsed) if held else unparsed
 
     def _end_turn(self) -> None:
         """Let others run; a client that sends much at once would hold them up."""
@@ -444,14 +468,13 @@ class Connection(asyncio.Protocol):
             self._steer_reading()
 
     def _steer_reading(self) -> None:
-        is_blocked = self.client.is_blocked
-        if is_blocked and self._held_bytes > HELD_BLOCKED_BYTES_MAX.value:
-            self._acceptor.traffic.cut_off_asking += 1
-            self._cut_off("it sends without end behind a blocked command")
+        if self._sends_no_more:
             return
-        wanted = is_blocked or (self._held_bytes <= HELD_BYTES_MAX.value and not self._turn_is_over)
-        # The parser must have read all of one input before it gets the next.
-        wanted = wanted and self._unparsed is None
+        if self.is_trusted:
+            is_little = self._arrivals.size <= HELD_BYTES_MAX.value and not self._turn_is_over
+            wanted = is_little or self.client.is_blocked
+        else:
+            wanted = not (self._holds() or self._turn_is_over)
         if wanted == self._reading or self._transport.is_closing():
             return
         self._reading = wanted
@@ -499,24 +522,26 @@ class Connection(asyncio.Protocol):
         """Write what may leave now."""
         client, transport = self.client, self._transport
         client.note_told(parcel)
-        if transport.is_closing():
-            return
+        if not transport.is_closing():
+            self._write(parcel)
+        if client.has_ended:
+            self._close_if_done()
+        elif self._requests is not None or self._arrivals:
+            self.resume()
+
+    def _write(self, parcel: Parcel) -> None:
         # Messages are no replies, and promise nothing: they leave in any case.
         is_told = parcel.certain or not parcel.replies
         chunks = parcel.chunks if is_told else [self._unknown_outcomes(parcel.replies)]
-        if self._unwritten or parcel.size > PIECE_BYTES.value:
+        if self._unwritten or self._write_paused or parcel.size > PIECE_BYTES.value:
             self._write_in_pieces(chunks)
         else:
             data = b"".join(chunks)
-            transport.write(data)
+            self._transport.write(data)
             self.bytes_out += len(data)
         written = self._written_bytes
         if written or self._unread_bound.much_since is not None:
             self._look_at_unread(written)
-        if client.has_ended:
-            self._close_if_done()
-        elif self._held or self._unparsed is not None:
-            self.resume()
 
     def _look_at_unread(self, written: int) -> None:
         """Judge what the client has not fetched yet; it, or others, may be ended for it."""
@@ -531,8 +556,19 @@ class Connection(asyncio.Protocol):
     def _write_in_pieces(self, chunks: Sequence[bytes]) -> None:
         """Write replies as the transport takes them, in place of a copy of all that it would keep
         while the client reads slowly."""
-        self._unwritten.extend(chunks)
         size = sum(map(len, chunks))
+        unwritten = self._unwritten
+        if size > PIECE_BYTES.value:
+            unwritten.extend(chunks)
+        elif (
+            unwritten
+            and isinstance(last := unwritten[-1], bytearray)
+            and len(last) + size <= PIECE_BYTES.value
+        ):
+            # Many short replies take no more than their bytes.
+            last += b"".join(chunks)
+        else:
+            unwritten.append(bytearray().join(chunks))
         self._unwritten_bytes += size
         self.bytes_out += size
         self._write_on()
@@ -585,8 +621,10 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         if not self.client.has_ended:
             self.client.end()
-            self._held.clear()
-            self._unparsed = None
+            self._requests = self._again = None
+            self._arrivals.clear()
+            if self._has_gone:
+                self._leave()
 
     def _close_if_done(self) -> None:
         if self.client.owed_parcels or self._unwritten or self._transport.is_closing():
@@ -605,13 +643,6 @@ class Connection(asyncio.Protocol):
         else:
             self._acceptor.note_cut_off(self, why)
         self.abort()
-
-
-def _without_errors(held: Iterable[Request | RequestError]) -> Iterator[Request]:
-    for request in held:
-        if isinstance(request, RequestError):
-            raise request
-        yield request
 
 
 def _keep_alive(own: socket.socket | None, interval_s: int) -> None:

@@ -93,7 +93,7 @@ class RequestLimits:
     """
 
     bulk_bytes_max: int = 512 << 20
-    arguments_max: int = 1 << 20
+    arguments_max: int = (1 << 31) - 1
     request_bytes_max: int = 1 << 30
     inline_bytes_max: int = 64 << 10
 

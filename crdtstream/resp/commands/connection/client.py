@@ -25,9 +25,9 @@ from crdtstream.resp.commands.connection.hello import BAD_NAME, is_name
 HELP: Final = (
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "CACHING (YES|NO)",
-    "    Refused: tracking is not supported.",
+    "    YES is refused: no invalidation messages are sent.",
     "GETREDIR",
-    "    Return -1: tracking is not supported.",
+    "    Return 0 with tracking, -1 without; nothing is redirected.",
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -74,7 +74,7 @@ HELP: Final = (
     "    Unblock the specified blocked client.",
     "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
     "         [OPTIN] [OPTOUT] [NOLOOP]",
-    "    It is always OFF; ON is refused, as no invalidation messages are sent.",
+    "    ON is accepted with OPTIN only, as no invalidation messages are sent.",
     "TRACKINGINFO",
     "    Report tracking status for the current connection.",
     "NO-EVICT (ON|OFF)",
@@ -84,10 +84,20 @@ HELP: Final = (
     "HELP",
     "    Print this help.",
 )
-NO_TRACKING: Final = "ERR client-side caching is not supported by this server"
 NO_CACHING: Final = (
     "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or "
     "OPTOUT mode enabled"
+)
+NO_CACHING_NO: Final = (
+    "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode."
+)
+NO_CACHING_YES: Final = (
+    "ERR client-side caching is not supported by this server: no invalidation would be sent. "
+    "Read without the cache"
+)
+NOT_OPTIN: Final = (
+    "ERR client-side caching is not supported by this server: TRACKING ON is accepted with OPTIN "
+    "only. Turn the client's cache off"
 )
 
 
@@ -189,33 +199,56 @@ class ClientCommands:
         self._connections[session.id].no_touch = _is_on(argv[2])
         return OK
 
-    def _tracking(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
-        """CLIENT TRACKING OFF.  ON is refused: without invalidations a cache would go stale."""
+    def _tracking(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT TRACKING ON OPTIN [NOLOOP], or OFF.
+
+        With OPTIN a client is told of nothing before it says CLIENT CACHING YES, which is refused:
+        clients that ask for it as they connect can do so.  Any other ON is refused: without
+        invalidations a cache would go stale.
+        """
         at = 3
+        words = set()
         while at < len(argv):
             match argv[at].lower():
-                case b"bcast" | b"optin" | b"optout" | b"noloop":
+                case b"bcast" | b"optin" | b"optout" | b"noloop" as word:
                     at += 1
-                case b"redirect" | b"prefix" if at + 1 < len(argv):
+                case b"redirect" | b"prefix" as word if at + 1 < len(argv):
                     at += 2
                 case _:
                     raise CommandError(SYNTAX_ERROR)
-        if _is_on(argv[2]):
-            raise CommandError(NO_TRACKING)
+            words.add(word)
+        is_on = _is_on(argv[2])
+        if is_on and not {b"optin"} <= words <= {b"optin", b"noloop"}:
+            raise CommandError(NOT_OPTIN)
+        self._connections[session.id].is_tracking = is_on
         return OK
 
-    def _trackinginfo(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """CLIENT TRACKINGINFO: it is off."""
+    def _trackinginfo(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        """CLIENT TRACKINGINFO: it is off, or nothing was opted in."""
+        is_tracking = self._connections[session.id].is_tracking
+        flags: list[Reply] = [b"on", b"optin"] if is_tracking else [b"off"]
         return RespMap(
-            [(b"flags", RespSet([b"off"])), (b"redirect", -1), (b"prefixes", [])],
+            [
+                (b"flags", RespSet(flags)),
+                (b"redirect", 0 if is_tracking else -1),
+                (b"prefixes", []),
+            ],
         )
 
-    def _caching(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        """CLIENT CACHING YES|NO: there is no tracking that it could concern."""
-        raise CommandError(NO_CACHING)
+    def _caching(self, session: Session, _now: Millis, argv: list[bytes]) -> Reply:
+        """CLIENT CACHING YES|NO: always refused."""
+        if not self._connections[session.id].is_tracking:
+            raise CommandError(NO_CACHING)
+        match argv[2].lower():
+            case b"yes":
+                raise CommandError(NO_CACHING_YES)
+            case b"no":
+                raise CommandError(NO_CACHING_NO)
+            case _:
+                raise CommandError(SYNTAX_ERROR)
 
-    def _getredir(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
-        return -1
+    def _getredir(self, session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
+        return 0 if self._connections[session.id].is_tracking else -1
 
     def _help(self, _session: Session, _now: Millis, _argv: list[bytes]) -> Reply:
         return help_reply(HELP)
