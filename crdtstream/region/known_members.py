@@ -123,6 +123,13 @@ class KnownMembers:
             self.newest = newest
             self._share.note_changed()
 
+    def check_same_line(self, members: Members) -> None:
+        """
+        Raises:
+            ForkError: they do not continue what is known here, nor the other way round.
+        """
+        joined(joined(self.newest, self._replica.members), members)
+
     def note_kept(self, members: Members) -> None:
         """Note that the folder has them: they count from here on."""
         if members == self.known:

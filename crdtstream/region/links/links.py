@@ -266,8 +266,17 @@ class Links:
                 RefusalKind.MISMATCH,
                 f"both sides are region {own.region}; each region needs a number of its own",
             )
+        # Before all that follows: the numbers of another database's regions say nothing here.
+        reason = self._own.opening.readiness.wrong_database(
+            opening.region, opening.standing.database
+        )
+        if reason is not None:
+            return Refusal(RefusalKind.MISMATCH, reason)
         if opening.region not in self.serve_stats:
             return Refusal(RefusalKind.UNKNOWN, self._own.membership.told_unknown(opening.region))
+        reason = self._own.membership.told_fork(opening.membership)
+        if reason is not None:
+            return Refusal(RefusalKind.MISMATCH, reason)
         linked = self.serves.get(opening.region)
         if linked is not None and not linked.is_over and linked.run_id != opening.run_id:
             # Two nodes that number effects as one region would give the same dots to different
