@@ -53,7 +53,12 @@ def peers_of(
         return {region: Peer(address) for region, address in configured.items()}
     others = [one for one in members.regions if one.region != here]
     return {
-        one.region: Peer(_address_of(one, configured), is_joining=one.status is Status.JOINING)
+        one.region: Peer(
+            _address_of(one, configured),
+            is_joining=one.status is Status.JOINING,
+            # A changed address may be wrong, and after a restart only the file has another one.
+            former=configured.get(one.region, ""),
+        )
         for one in others
         if one.status is not Status.REMOVED
     }

@@ -55,7 +55,10 @@ class Courier:
 
     async def _deliver(self, letter: AnyLetter) -> None:
         region = self._engine.region
-        address = region.membership.members.address_of(letter.to)
+        # A changed address may be wrong, and then the link goes on at the one before.
+        address = region.links.address_of(letter.to)
+        if address is None:
+            address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 async with self._calls.channel(address, letter.to) as channel:
@@ -116,7 +119,7 @@ async def sealed(
         MembersError: it does not answer, or refuses.
     """
     here = engine.region
-    address = here.membership.members.address_of(region)
+    address = here.links.address_of(region)
     if address is None:
         raise MembersError(f"there is no region {region}")
     request.database_id = here.links.identity.database_id

@@ -97,7 +97,8 @@ class Links:
         """Begin the links with a peer: this region pulls from it, and it may pull from here."""
         own = self._own
         address = self._peers.addresses[peer]
-        self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform)
+        former = self._peers.formers[peer]
+        self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform, former=former)
         self.serve_stats[peer] = ServeStats()
         own.database.channels.forward = self._publish
         own.database.channels.on_change = self._note_listeners
@@ -107,6 +108,11 @@ class Links:
     def identity(self) -> Identity:
         """Identity of this region for peers."""
         return self._own.identity
+
+    def address_of(self, region: RegionId) -> str | None:
+        """The address by which a region is reached, or tried, now; None: it is no peer."""
+        pull = self.pulls.get(region)
+        return None if pull is None else pull.address
 
     def note_sent(self, n: int) -> None:
         """Note that a peer is sent a state with own effects up to ``n``: it may say that it has
