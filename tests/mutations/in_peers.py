@@ -11,10 +11,28 @@ LINKS: Final = "crdtstream/region/links/links.py"
 STABILITY: Final = "tests/core/test_stability.py::"
 CHANGING: Final = "tests/region/test_changing_peers.py::"
 OF_PULL: Final = "tests/region/test_pull.py::"
+OF_MEMBERS: Final = "tests/live/test_members.py::"
+OF_STRANGERS: Final = "tests/replication/test_strangers.py::"
 LIVE: Final = "tests/replication/test_changing_peers.py::"
 
 PEERS: Final = (
     # --- Addresses ---
+    Mutation(
+        "a-wrong-address-is-decided-untried",
+        "crdtstream/admin/members.py",
+        "request.update.grpc_address and not request.update.force:",
+        "False:",
+        (OF_MEMBERS + "test_a_wrong_address_is_refused_and_cuts_nobody_off_if_it_is_forced",),
+        "after a typing error nobody reaches a region at its address",
+    ),
+    Mutation(
+        "an-address-of-another-database-is-taken",
+        "crdtstream/replication/membership_client.py",
+        "if uid and its and its != uid:",
+        "if False:",
+        (OF_STRANGERS + "test_an_address_is_taken_if_that_region_of_the_database_answers_there",),
+        "after a typing error all regions call a node of another database",
+    ),
     Mutation(
         "the-former-address-is-forgotten-at-once",
         "crdtstream/region/links/pull.py",
