@@ -8,6 +8,7 @@ CORE: Final = "crdtstream/core/comparing.py"
 ADMIN: Final = "crdtstream/admin/comparing.py"
 DIGESTS: Final = "crdtstream/admin/digests.py"
 OF_CORE: Final = "tests/core/test_comparing.py::"
+OF_VERIFY: Final = "tests/live/test_verify.py::"
 OF_ADMIN: Final = "tests/admin/test_comparing.py::"
 
 COMPARING: Final = (
@@ -77,5 +78,13 @@ COMPARING: Final = (
         "                return\n",
         (OF_ADMIN + "test_answers_come_in_pages",),
         "of many keys the first page is compared",
+    ),
+    Mutation(
+        "equal-vectors-are-equal-regions",
+        "crdtstream/cli/sync.py",
+        "            lines = _differences(found, deadline)\n",
+        "            lines = []\n",
+        (OF_VERIFY + "test_regions_with_equal_vectors_are_not_equal_before_they_are_compared",),
+        "an operator is told that regions are equal, and one has other fields",
     ),
 )
