@@ -107,6 +107,8 @@ def test_a_field_that_was_changed_on_disk_is_named(tmp_path: Path) -> None:
             if one["status"] == "different"
         ]
         assert [regions for regions, _ in proved] == [[1, 2], [2, 3]]
+        repair = "crdtstream crdb repair flights --instance-id"
+        assert found["repairs"] == [f"{repair} 2 --source 1 --dry-run"]
         for _, one in proved:
             assert (one["key"], one["part"], one["lane"]) == ("flights", "lane", 1)
             entry = one["entry"]
@@ -120,6 +122,8 @@ def test_a_field_that_was_changed_on_disk_is_named(tmp_path: Path) -> None:
         assert run.returncode == 1
         assert "1 - 2  different: key flights: lane 1, dots 0-255" in run.stdout
         assert "with unequal fields or producer" in run.stdout
+        for region, source in ((2, 1), (1, 2)):
+            assert f"repair: {repair} {region} --source {source} --dry-run" in run.stdout
 
 
 def test_regions_with_equal_vectors_are_not_equal_before_they_are_compared(
