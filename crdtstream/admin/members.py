@@ -24,6 +24,7 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.engine.engine import Engine
 from crdtstream.region.wishes import Make
 from crdtstream.replication.introductions import adoption_of
+from crdtstream.replication.membership_client import check_is_there
 from crdtstream.settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 
@@ -176,6 +177,8 @@ async def change_members(
     if request.HasField("revoke"):
         _check_is_not_used_here(request.revoke, calls)
         check_clock(pull.stats.clock_skew_ms for pull in engine.region.links.pulls.values())
+    if request.HasField("update") and request.update.grpc_address and not request.update.force:
+        await _check_address(engine, settings, calls, request.update)
     # A repeated attempt is for the same change.
     now = engine.now()
     removed = RegionId(request.remove.region)
@@ -255,6 +258,38 @@ def _change(request: pb.ChangeMembersRequest, members: Members, draw: int, now: 
             return Revoke(request.revoke.serial, request.revoke.not_after_s, now // 1000)
         case kind:
             raise MembersError(f"this version does not know the change {kind!r}; upgrade this node")
+
+
+async def _check_address(
+    engine: Engine, settings: NodeSettings, calls: PeerCalls, update: pb.UpdateRegion
+) -> None:
+    """Try another gRPC address of a region before it is decided: all others would call it.
+
+    That of a joining region is not tried: its node may not be of the database yet.
+
+    Raises:
+        MembersError: that region of this database does not answer there; the text says what does.
+    """
+    region, address = RegionId(update.region), update.grpc_address
+    member = engine.region.membership.known.find(region)
+    if member is not None and (
+        member.status is not Status.ACTIVE or member.contact.grpc == address
+    ):
+        return
+    try:
+        await check_is_there(
+            settings.database_id,
+            engine.region.replica.database_uid,
+            RegionId(settings.region),
+            region,
+            address,
+            calls,
+        )
+    except MembersError as error:
+        raise MembersError(
+            f"{error}. Nothing has changed. Correct the address; or, if the node is to start there"
+            " later, use --force: the address before counts until then"
+        ) from error
 
 
 def _check_is_not_used_here(revoke: pb.RevokeCertificate, calls: PeerCalls) -> None:

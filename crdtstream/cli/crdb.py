@@ -295,13 +295,22 @@ def update(
     reach: Reach,
     region: IdOption,
     instance: InstanceOption,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Take the address although the region does not answer there yet."
+        ),
+    ] = False,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change the name or the addresses of a region; keys that are not named stay as they are.
 
-    The other regions use the new address without a restart. Start the region's own node there.
+    The node that is asked first tries a new replication_endpoint, and refuses it if another region,
+    or none, answers there. With --force it is taken; the other regions use the address before until
+    the region answers at the new one. They need no restart. An address can be corrected also while
+    nobody reaches the region.
 
     Example: crdtstream crdb update --instance-id 2
     --instance replication_endpoint=10.0.0.9:7382
@@ -317,6 +326,7 @@ def update(
             grpc_address=given.get("replication_endpoint", ""),
             resp_address=given.get("endpoint", ""),
             http_address=given.get("url", ""),
+            force=force,
         ),
     )
     with asked(reach) as client:

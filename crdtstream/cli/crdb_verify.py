@@ -1,6 +1,7 @@
 """``crdtstream crdb verify``: checks that regions are equal, and shows where they first differ."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Annotated, Any, Final
@@ -67,7 +68,8 @@ def verify(
     Regions go on taking writes. They are compared by digests: of 256 buckets of keys, of keys, of
     their lanes, groups and other parts, of stretches of a lane, of entries. A difference is proved
     if both regions show it twice, in turns, each after it has applied all that the other one had:
-    effects on their way cannot cause that. A key that changes all the time is undecided; to compare
+    effects on their way cannot cause that. For each such key the last lines name the command that
+    rehearses its repair. A key that changes all the time is undecided; to compare
     it, stop its writers, or run CLIENT PAUSE 10000 WRITE in every region.
 
     Example: crdtstream crdb verify --key flights
@@ -140,6 +142,8 @@ def _print(found: Survey, chosen: Sequence[RegionId], pairs: Sequence[Pair]) -> 
     for pair in pairs:
         for line in lines_of(pair):
             typer.echo(line)
+    for command in repairs_of(chosen, pairs):
+        typer.echo(f"Rehearse the repair: {command}")
 
 
 def _row(pair: Pair) -> Sequence[str]:
@@ -168,6 +172,38 @@ def lines_of(pair: Pair) -> Iterator[str]:
             f"{pair.left} - {pair.right}  undecided keys were changed all the time: stop their"
             " writers, or run CLIENT PAUSE 10000 WRITE in every region, and verify again with --key"
         )
+
+
+def repairs_of(regions: Sequence[RegionId], pairs: Sequence[Pair]) -> list[str]:
+    """Commands that rehearse the repair of each key that is proved unequal.
+
+    The region that differs from all others, which are equal, is the one to be repaired.  Where
+    there is no such region, as with two, each repair is named, both ways.
+    """
+    unequal: dict[bytes, set[tuple[RegionId, RegionId]]] = {}
+    for pair in pairs:
+        for key in pair.keys_different - {b""}:
+            unequal.setdefault(key, set()).add((pair.left, pair.right))
+    return [
+        f"crdtstream crdb repair {shlex.quote(shown(key))} --instance-id {region} --source {source}"
+        " --dry-run"
+        for key, differing in unequal.items()
+        for region, source in _repairs(regions, differing)
+    ]
+
+
+def _repairs(
+    regions: Sequence[RegionId], differing: set[tuple[RegionId, RegionId]]
+) -> Iterator[tuple[RegionId, RegionId]]:
+    """The regions to be repaired for one key, each with its source."""
+    for odd in regions:
+        others = [one for one in regions if one != odd]
+        if len(others) > 1 and differing == {(min(odd, one), max(odd, one)) for one in others}:
+            yield odd, others[0]
+            return
+    for left, right in sorted(differing):
+        yield right, left
+        yield left, right
 
 
 def part_name(part: PartKind, group: bytes, lane: int) -> str:
@@ -212,6 +248,7 @@ def _as_json(
             for region in chosen
         ],
         "pairs": [pair_as_json(pair) for pair in pairs],
+        "repairs": repairs_of(chosen, pairs),
         "unreachable": list(silent),
     }
 

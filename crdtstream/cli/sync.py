@@ -1,11 +1,14 @@
 """``crdtstream sync``: pause links, resume them, wait until the regions are equal."""
 
 import time
+from contextlib import ExitStack
 from typing import Annotated, Final, TypeAlias
 
 import typer
 
 from crdtstream.admin.client import AdminError, Survey, ends_of, lacking, vv_of
+from crdtstream.admin.comparing import Comparing, Verdict
+from crdtstream.cli.crdb_verify import lines_of
 from crdtstream.command_line.exit import fail
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.reach import Reach, RegionOption, answering, find_regions
@@ -80,17 +83,18 @@ def wait(
         typer.Option("--timeout", metavar="SECONDS", help="How long to wait at most.", min=0),
     ] = 30.0,
 ) -> None:
-    """Wait until all regions have equal version vectors: each has everything.
+    """Wait until each region has everything, and compare them as `crdb verify` does.
 
-    With --region it waits until that region lacks nothing; with --peer until no region lacks
-    anything that this one has.  A removed region is left out, and the command says which of its
-    effects are lost.
+    "equal" means that their digests are equal, and the line before says how long comparing them
+    took. With --region it waits until that region lacks nothing; with --peer until no region lacks
+    anything that this one has; then nothing is compared. A removed region is left out, and the
+    command says which of its effects are lost.
 
     Example: crdtstream sync wait --timeout 10
 
-    Exit status: 0 they are equal, 1 the time expired (the command says which region lacks what, and
-    which links are paused), a node did not answer, the nodes belong to several databases, or
-    --region or --peer names a removed region.
+    Exit status: 0 they are equal, 1 they differ, the time expired (the command says which region
+    lacks what, and which links are paused), a node did not answer, the nodes belong to several
+    databases, or --region or --peer names a removed region.
     """
     addresses, login = reach.addresses(), reach.login()
     deadline = time.monotonic() + timeout_seconds
@@ -100,12 +104,57 @@ def wait(
         _check_database(found)
         _leave_removed_out(found, region, peer, told)
         lines = _lacking_lines(found, region, peer)
+        if not lines and (region is not None or peer is not None):
+            typer.echo(_told_level(region, peer), err=True)
+            return
+        if not lines:
+            lines = _differences(found, deadline)
         if not lines:
             typer.echo(f"equal: regions {', '.join(map(str, found.replies))}", err=True)
             return
         if time.monotonic() >= deadline:
             fail(f"not equal after {timeout_seconds:g} s:\n" + "\n".join(lines))
         time.sleep(POLL_SECONDS)
+
+
+def _told_level(region: int | None, peer: int | None) -> str:
+    if peer is None:
+        return f"region {region} lacks nothing"
+    who = "no region lacks anything" if region is None else f"region {region} lacks nothing"
+    return f"{who} that region {peer} has"
+
+
+def _differences(found: Survey, deadline: float) -> list[str]:
+    """Lines on what cannot be compared yet; empty if the digests of all regions are equal.
+
+    Ends the program if it is proved that regions differ: waiting does not help.
+    """
+    if len(found.replies) < 2:
+        return []
+    began = time.monotonic()
+    with ExitStack() as stack:
+        clients = {one: stack.enter_context(found.client(one)) for one in found.replies}
+        comparing = Comparing(clients, differences_max=1, seconds=max(0.0, deadline - began))
+        try:
+            pairs = comparing.pairs()
+        except AdminError as error:
+            fail(error)
+    different = [pair for pair in pairs if pair.verdict is Verdict.DIFFERENT]
+    if different:
+        fail(
+            "the regions have the same effects, and differ:\n"
+            + "\n".join(f"  {line}" for pair in different for line in lines_of(pair))
+            + "\n`crdtstream crdb verify` shows all differences"
+        )
+    lines = [f"  {line}" for pair in pairs for line in lines_of(pair)]
+    lines += [
+        f"  {pair.left} - {pair.right}  {pair.keys_left_out} keys are not compared yet"
+        for pair in pairs
+        if pair.keys_left_out
+    ]
+    if not lines:
+        typer.echo(f"digests compared in {time.monotonic() - began:.2f} s", err=True)
+    return lines
 
 
 def _check_database(found: Survey) -> None:

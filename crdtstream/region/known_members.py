@@ -53,7 +53,12 @@ def peers_of(
         return {region: Peer(address) for region, address in configured.items()}
     others = [one for one in members.regions if one.region != here]
     return {
-        one.region: Peer(_address_of(one, configured), is_joining=one.status is Status.JOINING)
+        one.region: Peer(
+            _address_of(one, configured),
+            is_joining=one.status is Status.JOINING,
+            # A changed address may be wrong, and after a restart only the file has another one.
+            former=configured.get(one.region, ""),
+        )
         for one in others
         if one.status is not Status.REMOVED
     }
@@ -122,6 +127,13 @@ class KnownMembers:
         if newest != self.newest:
             self.newest = newest
             self._share.note_changed()
+
+    def check_same_line(self, members: Members) -> None:
+        """
+        Raises:
+            ForkError: they do not continue what is known here, nor the other way round.
+        """
+        joined(joined(self.newest, self._replica.members), members)
 
     def note_kept(self, members: Members) -> None:
         """Note that the folder has them: they count from here on."""

@@ -306,6 +306,15 @@ class Membership:
         self._wishes.end_seal_of(asker.region)
         return ballot, vote
 
+    def told_fork(self, data: bytes) -> str | None:
+        """Reason why what a peer says as a link opens is of no history of this database; None: it
+        is of the same.  Nothing is noted."""
+        try:
+            self.members.check_same_line(decode_said(data).members if data else Members())
+        except (ContentError, MembersError) as error:
+            return str(error)
+        return None
+
     def hear(self, peer: RegionId, run_id: int, data: bytes) -> str | None:
         """Take in what a peer said as a link opened, in this run of its node.
 

@@ -34,11 +34,14 @@ class Peer:
         address: host:port that this region pulls from.
         has: read when the peer is added: it durably has these effects, or gets them from elsewhere
             before it issues any.  For causal stability and for the log it begins with them.
+        former: the address before, which goes on until the region answers at this one; empty: none
+            is known.
     """
 
     address: str
     is_joining: bool = False
     has: VersionVector = field(default_factory=dict)
+    former: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Peers:
         here: this region.
         is_active_here: whether this region counts itself.
         addresses: addresses of the peers that have links, joining ones included; ascending.
-        has: of the same, see ``Peer``.
+        has, formers: of the same, see ``Peer``.
         active: peers that count for everything.
         leaving: removed ones that still count for causal stability.
         counting: all that count for causal stability.
@@ -101,6 +104,7 @@ class Peers:
         ordered = sorted(peers.items())
         self.addresses: Mapping[RegionId, str] = {one: peer.address for one, peer in ordered}
         self.has: Mapping[RegionId, VersionVector] = {one: peer.has for one, peer in ordered}
+        self.formers: Mapping[RegionId, str] = {one: peer.former for one, peer in ordered}
         self.active = frozenset(one for one, peer in ordered if not peer.is_joining)
         self.leaving = frozenset(leaving)
         self.counting = frozenset(self.addresses) | self.leaving

@@ -191,26 +191,32 @@ class Readiness:
         Returns:
             Reason why there can be no link with it; None if there can.
         """
+        reason = self.wrong_database(peer, theirs)
+        if reason is None and theirs.uid and not self.database.uid:
+            self.database = theirs
+        return reason
+
+    def wrong_database(self, peer: RegionId, theirs: DatabaseIdentity) -> str | None:
+        """Reason why there can be no link with a node of this database; None if there can.
+
+        Nothing is noted: the node may be one that an address leads to by mistake.
+        """
         own = self.database
         if not theirs.uid or theirs.uid == own.uid:
             return None
         if own.uid:
-            return self._refusal(peer, own.uid, theirs.uid)
+            return (
+                f"region {self._region} belongs to database {shown_uid(own.uid)}, region {peer} to "
+                f"{shown_uid(theirs.uid)}, which was set up on its own: correct the address, or "
+                "start the one that is to join with an empty folder and without --new-database"
+            )
         if theirs.declared and self._has_effects:
             return (
                 f"region {peer} was declared to begin a new database, {shown_uid(theirs.uid)}; the "
                 f"folder of region {self._region} holds effects of an earlier one. Start the two "
                 "that belong together, or begin here with an empty folder"
             )
-        self.database = theirs
         return None
-
-    def _refusal(self, peer: RegionId, own: DatabaseUid, theirs: DatabaseUid) -> str:
-        return (
-            f"region {self._region} belongs to database {shown_uid(own)}, region {peer} to "
-            f"{shown_uid(theirs)}, which was set up on its own: correct the address, or start the "
-            "one that is to join with an empty folder and without --new-database"
-        )
 
     def note_refusal(self, peer: RegionId, reason: str) -> None:
         """Note that ``peer`` wants no link with this node."""

@@ -66,7 +66,7 @@ class CopyFromPeer:
         async with ended_with_links(region.peers, source) as address:
             await copy(
                 source,
-                address,
+                region.links.address_of(source) or address,
                 staging,
                 asked,
                 hear=region.numbering.hear_state,

@@ -406,6 +406,13 @@ class BootstrapService(rpc.BootstrapServicer):
                 RefusalKind.MISMATCH,
                 f"both sides are region {own}; each region needs a number of its own",
             )
+        uid = region.replica.database_uid
+        if asked.uid and uid and asked.uid != uid:
+            return Refusal(
+                RefusalKind.MISMATCH,
+                f"region {own} belongs to database {shown_uid(uid)}, region {asked.region} to "
+                f"{shown_uid(asked.uid)}, which was set up on its own: correct the address",
+            )
         if asked.region not in region.peers.addresses:
             return Refusal(
                 RefusalKind.UNKNOWN,
@@ -417,13 +424,6 @@ class BootstrapService(rpc.BootstrapServicer):
                 RefusalKind.DUPLICATE,
                 f"another node is linked to region {own} as region {asked.region}; stop one of "
                 "the two, or give it a region number of its own",
-            )
-        uid = region.replica.database_uid
-        if asked.uid and uid and asked.uid != uid:
-            return Refusal(
-                RefusalKind.MISMATCH,
-                f"region {own} belongs to database {shown_uid(uid)}, region {asked.region} to "
-                f"{shown_uid(asked.uid)}, which was set up on its own: correct the address",
             )
         return None
 

@@ -12,6 +12,7 @@ from crdtstream.access.peer_calls import PLAIN_CALLS, PeerCalls
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import INSTANCE_BYTES, MembersError
 from crdtstream.core.size import Seconds, Size
+from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.engine.engine import Engine
 from crdtstream.region.ready import AnyLetter
 from crdtstream.replication.letters import encode_letter
@@ -55,7 +56,10 @@ class Courier:
 
     async def _deliver(self, letter: AnyLetter) -> None:
         region = self._engine.region
-        address = region.membership.members.address_of(letter.to)
+        # A changed address may be wrong, and then the link goes on at the one before.
+        address = region.links.address_of(letter.to)
+        if address is None:
+            address = region.membership.members.address_of(letter.to)
         try:
             if address is not None:
                 async with self._calls.channel(address, letter.to) as channel:
@@ -116,7 +120,7 @@ async def sealed(
         MembersError: it does not answer, or refuses.
     """
     here = engine.region
-    address = here.membership.members.address_of(region)
+    address = here.links.address_of(region)
     if address is None:
         raise MembersError(f"there is no region {region}")
     request.database_id = here.links.identity.database_id
@@ -151,3 +155,28 @@ async def introduced(
             f"{address} is region {found.region}, not region {peer}; correct the peer's address"
         )
     return found
+
+
+async def check_is_there(
+    database_id: str,
+    uid: DatabaseUid,
+    region: RegionId,
+    peer: RegionId,
+    address: str,
+    calls: PeerCalls = PLAIN_CALLS,
+) -> None:
+    """See that a region of this database answers at an address.
+
+    Args:
+        uid: of the database; empty while it is not known.
+
+    Raises:
+        MembersError: it does not; the text says what answers.
+    """
+    found = await introduced(database_id, region, peer, address, calls)
+    its = DatabaseUid(found.database_uid)
+    if uid and its and its != uid:
+        raise MembersError(
+            f"{address} is region {peer} of database {shown_uid(its)}, and this one is"
+            f" {shown_uid(uid)}"
+        )

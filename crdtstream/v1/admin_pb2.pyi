@@ -794,18 +794,20 @@ class AddRegion(_message.Message):
     def __init__(self, name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., token_sha256: _Optional[bytes] = ..., token_expires_ms: _Optional[int] = ...) -> None: ...
 
 class UpdateRegion(_message.Message):
-    __slots__ = ("region", "name", "grpc_address", "resp_address", "http_address")
+    __slots__ = ("region", "name", "grpc_address", "resp_address", "http_address", "force")
     REGION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     GRPC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RESP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     region: int
     name: str
     grpc_address: str
     resp_address: str
     http_address: str
-    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ...) -> None: ...
+    force: bool
+    def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class RemoveRegion(_message.Message):
     __slots__ = ("region", "heir", "force", "survivors")

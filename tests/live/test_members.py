@@ -112,6 +112,44 @@ def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
     cluster.converge()
 
 
+def test_a_wrong_address_is_refused_and_cuts_nobody_off_if_it_is_forced(cluster: Cluster) -> None:
+    assert crdb(cluster[1], "adopt").returncode == 0
+    cluster.converge()
+    first, second, third = cluster.nodes.values()
+
+    def update(address: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        instance = ("--instance-id", "2", "--instance", f"replication_endpoint={address}")
+        return crdb(first, "update", *instance, *options)
+
+    nobody = "127.0.0.1:1"
+    for wrong, answer in ((nobody, f"region 2 at {nobody}"), (third.grpc_address, "is region 3,")):
+        refused = update(wrong)
+        assert refused.returncode == 1
+        assert answer in refused.stderr
+        assert "--force" in refused.stderr
+    assert listed(first)["epoch"] == 1
+
+    forced = update(nobody, "--force")
+    assert forced.returncode == 0, forced.stderr
+    second.client.xadd("s", {"f": "v"})
+    cluster.converge()
+    assert first.link(2).address == second.grpc_address
+    # The second address is then that of the file.
+    first.end()
+    first.start()
+    second.client.xadd("s", {"f": "v"})
+    cluster.converge()
+
+    # A region that is away has not heard of the wrong address, and is not waited for.
+    third.end(signal.SIGKILL)
+    assert update("127.0.0.1:2", "--force").returncode == 0
+    corrected = update(second.grpc_address)
+    assert corrected.returncode == 0, corrected.stderr
+    third.start()
+    wait_until(lambda: listed(third)["epoch"] == 4, "region 3 knows it")
+    cluster.converge()
+
+
 @pytest.mark.long
 def test_less_than_half_decide_nothing_and_say_who_is_missing(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0

@@ -106,6 +106,29 @@ def test_a_second_node_of_a_region_is_refused_and_takes_no_writes(
         twin.end()
 
 
+def test_an_address_of_another_database_stops_no_writes(tmp_path: Path) -> None:
+    """The node there is linked to its own region 1, so that this one is not the only region 1."""
+    with cluster_of(2, tmp_path) as others:
+        others.configure()
+        others.start()
+        node = Node(1, free_base_port(1), tmp_path / "own")
+        node.config.parent.mkdir()
+        node.configure({2: others[2].grpc_address})
+        node.launch("--new-database")
+        try:
+            node.wait()
+            wait_until(lambda: "belongs to database" in node.link(2).error, "the link is refused")
+            for one in (node, others[2]):
+                assert one.status().database_uid in node.link(2).error
+            node.client.xadd("x", {"from": "own"})
+            others[1].client.xadd("x", {"from": "other"})
+            others.converge()
+            assert others[2].client.xlen("x") == 1
+            assert node.client.xlen("x") == 1
+        finally:
+            node.end()
+
+
 def test_a_paused_link_tells_how_far_behind_it_is(regions_left_alone: Cluster) -> None:
     first, second, _ = regions_left_alone.nodes.values()
     second.set_links(paused=True)

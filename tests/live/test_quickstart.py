@@ -52,7 +52,7 @@ def steps() -> Iterator[Command | SettingsFile]:
 
 def plain(line: str) -> str:
     """A line without numbers of this run, and as wide as its words."""
-    line = re.sub(r"\d+-\d+-\d+ [\d:]+|\d{4,}", "N", line)
+    line = re.sub(r"\d+-\d+-\d+ [\d:]+|\d{4,}|\b\d+\.\d\d(?= s$)", "N", line)
     # Of a link, lag and traffic.
     line = re.sub(r"^( \d → \d +up) .*", r"\1", line)
     return " ".join(line.replace("─", "").split())

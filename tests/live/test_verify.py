@@ -13,6 +13,7 @@ import pytest
 from tests.live.bootstraps import level
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
 from tests.live.damage import flip
+from tests.live.forked import completed
 from tests.live.test_members import crdb
 
 KEYS = ("flights", "weather", "events")
@@ -106,6 +107,8 @@ def test_a_field_that_was_changed_on_disk_is_named(tmp_path: Path) -> None:
             if one["status"] == "different"
         ]
         assert [regions for regions, _ in proved] == [[1, 2], [2, 3]]
+        repair = "crdtstream crdb repair flights --instance-id"
+        assert found["repairs"] == [f"{repair} 2 --source 1 --dry-run"]
         for _, one in proved:
             assert (one["key"], one["part"], one["lane"]) == ("flights", "lane", 1)
             entry = one["entry"]
@@ -119,6 +122,24 @@ def test_a_field_that_was_changed_on_disk_is_named(tmp_path: Path) -> None:
         assert run.returncode == 1
         assert "1 - 2  different: key flights: lane 1, dots 0-255" in run.stdout
         assert "with unequal fields or producer" in run.stdout
+        for region, source in ((2, 1), (1, 2)):
+            assert f"repair: {repair} {region} --source {source} --dry-run" in run.stdout
+
+
+def test_regions_with_equal_vectors_are_not_equal_before_they_are_compared(
+    tmp_path: Path,
+) -> None:
+    with cluster_of(3, tmp_path) as cluster:
+        started(cluster)
+        wait = ["crdtstream", "sync", "wait", "--address", cluster[1].grpc_address]
+        run = completed(wait, timeout=60.0)
+        assert run.returncode == 0, run.stderr
+        plant(cluster[2])
+        level_vectors(cluster)
+        run = completed(wait, timeout=60.0)
+        assert run.returncode == 1
+        assert "1 - 2  different: key flights: lane 1" in run.stderr
+        assert "equal:" not in run.stderr
 
 
 def level_vectors(cluster: Cluster) -> None:

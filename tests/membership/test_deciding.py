@@ -1,5 +1,7 @@
 """The decision of one change: promises, votes and messages of each member."""
 
+from dataclasses import replace
+
 import pytest
 
 from crdtstream.core.ids import RegionId
@@ -13,6 +15,7 @@ from crdtstream.core.member_changes import (
     MembersError,
     Removal,
     Revoke,
+    Update,
 )
 from crdtstream.core.membership.deciding import (
     COUNTER_MAX,
@@ -33,7 +36,16 @@ from crdtstream.core.membership.deciding import (
     starting,
 )
 from crdtstream.core.membership.members import ForkError, Members, apply
-from tests.membership.world import NOW, adopted, contact, instance, removal, renamed, run
+from tests.membership.world import (
+    NOW,
+    adopted,
+    contact,
+    instance,
+    moved,
+    removal,
+    renamed,
+    run,
+)
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 Parts = dict[RegionId, Deciding]
@@ -355,6 +367,15 @@ def test_other_changes_wait_until_the_last_one_is_stable() -> None:
         with pytest.raises(MembersError, match="epoch 1 is not known to be applied in all regions"):
             part.propose(change, is_stable=False)
     assert part.propose(removal(3, heir=1), is_stable=False).letters
+
+
+def test_another_address_waits_for_nobody() -> None:
+    """The region may be reached by nobody at the one before, and lack the change that named it."""
+    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    assert part.propose(moved(3, "right"), is_stable=False).letters
+    named = Update(R3, replace(moved(3, "right").contact, name="us"))
+    with pytest.raises(MembersError, match="epoch 1 is not known to be applied in all regions"):
+        part.propose(named, is_stable=False)
 
 
 def test_an_impossible_change_is_not_proposed() -> None:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 import pytest
 
 from crdtstream.core.member_changes import Change
-from tests.membership.world import Faults, World, adopted, removal, renamed
+from tests.membership.world import Faults, World, adopted, moved, removal, renamed
 
 EACH_OTHER: Mapping[int, Change] = {0: removal(2, heir=1), 1: removal(1, heir=2)}
 TWO_NAMES: Mapping[int, Change] = {0: renamed(1, "a"), 1: renamed(2, "b")}
+TWO_ADDRESSES: Mapping[int, Change] = {0: moved(3, "a"), 1: moved(3, "b")}
 THREE: Mapping[int, Change] = {**EACH_OTHER, 2: renamed(3, "c")}
 
 
@@ -60,6 +61,21 @@ def test_two_go_on_before_the_effect_of_the_first_change_has_come(faults: Faults
     world = World(adopted(3), {0: first}, behind)
     world.explore(faults, checks_progress=False)
     assert world.decided == {first, *behind.values()}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        Faults(proposals=2, crashes=1),
+        pytest.param(Faults(proposals=3), marks=pytest.mark.long),
+    ],
+)
+def test_two_correct_an_address_that_is_wrong_before_its_effect_has_come(faults: Faults) -> None:
+    """The wrong address was decided, and nobody reaches the region to which it belongs."""
+    wrong = moved(3, "wrong")
+    world = World(adopted(3), {0: wrong}, dict(TWO_ADDRESSES))
+    world.explore(faults, checks_progress=False)
+    assert world.decided == {wrong, *TWO_ADDRESSES.values()}
 
 
 @pytest.mark.long

@@ -70,6 +70,11 @@ def renamed(region: int, name: str) -> Update:
     return Update(RegionId(region), contact(region, name))
 
 
+def moved(region: int, host: str) -> Update:
+    """Another address, and nothing else."""
+    return Update(RegionId(region), replace(contact(region), grpc=f"{host}:7000"))
+
+
 class Faults(NamedTuple):
     """Faults that may still happen."""
 

@@ -8,6 +8,8 @@ CORE: Final = "crdtstream/core/comparing.py"
 ADMIN: Final = "crdtstream/admin/comparing.py"
 DIGESTS: Final = "crdtstream/admin/digests.py"
 OF_CORE: Final = "tests/core/test_comparing.py::"
+OF_VERIFY: Final = "tests/live/test_verify.py::"
+OF_WORDS: Final = "tests/cli/test_verify_words.py::"
 OF_ADMIN: Final = "tests/admin/test_comparing.py::"
 
 COMPARING: Final = (
@@ -77,5 +79,21 @@ COMPARING: Final = (
         "                return\n",
         (OF_ADMIN + "test_answers_come_in_pages",),
         "of many keys the first page is compared",
+    ),
+    Mutation(
+        "equal-vectors-are-equal-regions",
+        "crdtstream/cli/sync.py",
+        "            lines = _differences(found, deadline)\n",
+        "            lines = []\n",
+        (OF_VERIFY + "test_regions_with_equal_vectors_are_not_equal_before_they_are_compared",),
+        "an operator is told that regions are equal, and one has other fields",
+    ),
+    Mutation(
+        "a-sound-region-is-to-be-repaired",
+        "crdtstream/cli/crdb_verify.py",
+        "            yield odd, others[0]\n            return\n",
+        "            break\n",
+        (OF_WORDS + "test_the_odd_one_out_is_repaired_and_else_both_ways_are_named",),
+        "an operator is told to replace what two regions have by what the damaged one has",
     ),
 )

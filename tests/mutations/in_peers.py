@@ -10,9 +10,72 @@ RETENTION: Final = "crdtstream/region/retention.py"
 LINKS: Final = "crdtstream/region/links/links.py"
 STABILITY: Final = "tests/core/test_stability.py::"
 CHANGING: Final = "tests/region/test_changing_peers.py::"
+OF_PULL: Final = "tests/region/test_pull.py::"
+OF_MEMBERS: Final = "tests/live/test_members.py::"
+OF_STRANGERS: Final = "tests/replication/test_strangers.py::"
 LIVE: Final = "tests/replication/test_changing_peers.py::"
 
 PEERS: Final = (
+    # --- Addresses ---
+    Mutation(
+        "a-wrong-address-is-decided-untried",
+        "crdtstream/admin/members.py",
+        "request.update.grpc_address and not request.update.force:",
+        "False:",
+        (OF_MEMBERS + "test_a_wrong_address_is_refused_and_cuts_nobody_off_if_it_is_forced",),
+        "after a typing error nobody reaches a region at its address",
+    ),
+    Mutation(
+        "an-address-of-another-database-is-taken",
+        "crdtstream/replication/membership_client.py",
+        "if uid and its and its != uid:",
+        "if False:",
+        (OF_STRANGERS + "test_an_address_is_taken_if_that_region_of_the_database_answers_there",),
+        "after a typing error all regions call a node of another database",
+    ),
+    Mutation(
+        "the-former-address-is-forgotten-at-once",
+        "crdtstream/region/links/pull.py",
+        "self._choices = _choices(address, self._reached)",
+        'self._choices = _choices(address, "")',
+        (OF_PULL + "test_the_former_address_goes_on_until_the_new_one_answers",),
+        "a typing error in an address cuts a region off",
+    ),
+    Mutation(
+        "the-former-address-goes-on-for-good",
+        "crdtstream/region/links/pull.py",
+        "            self._choices = (self.address,)\n",
+        "            pass\n",
+        (OF_PULL + "test_the_former_address_goes_on_until_the_new_one_answers",),
+        "a region that has moved is looked for at its former address at each outage",
+    ),
+    Mutation(
+        "a-refusal-is-not-followed-by-the-former-address",
+        "crdtstream/region/links/pull.py",
+        "self._takes_other_choice = True\n        self._end_call()\n        self._feed(event",
+        "self._end_call()\n        self._feed(event",
+        (OF_PULL + "test_a_refusal_at_one_address_is_followed_by_the_other",),
+        "an address of another database cuts a region off",
+    ),
+    Mutation(
+        "a-changed-address-is-the-only-one-after-a-restart",
+        "crdtstream/region/known_members.py",
+        'former=configured.get(one.region, ""),',
+        'former="",',
+        (
+            OF_PULL
+            + "test_after_a_restart_the_file_s_address_goes_on_if_a_changed_one_does_not_answer",
+        ),
+        "a typing error in an address cuts a region off at the next restart",
+    ),
+    Mutation(
+        "two-addresses-are-logged-in-turns",
+        "crdtstream/region/links/pull.py",
+        "return before != reason",
+        "return True",
+        (OF_PULL + "test_each_address_is_logged_once_for_one_reason",),
+        "each attempt at a link writes a line to the log",
+    ),
     # --- Who follows a change ---
     Mutation(
         "a-part-does-not-follow-the-peers",

@@ -6,6 +6,8 @@ from tests.mutations.mutation import Mutation
 
 LEVEL: Final = "tests/region/test_catching_up.py::"
 READY: Final = "tests/region/test_readiness.py::"
+COPYING: Final = "tests/replication/test_bootstraps.py::"
+SERVING: Final = "tests/region/test_serve.py::"
 RECOVERING: Final = "tests/replication/test_recovering.py::"
 LOST: Final = "tests/store/test_lost_end.py::"
 WATCH: Final = "tests/region/test_storage_watch.py::"
@@ -383,6 +385,41 @@ RECOVERIES: Final = (
         "two regions that recover wait for each other",
     ),
     Mutation(
+        "a-duplicate-is-asked-for-before-the-database",
+        "crdtstream/region/links/links.py",
+        "        if reason is not None:\n            return Refusal(RefusalKind.MISMATCH, reason)\n"
+        "        if opening.region not in self.serve_stats:\n",
+        "        if opening.region not in self.serve_stats:\n",
+        (SERVING + "test_the_database_is_compared_before_numbers_and_runs",),
+        "an address of another database stops the writes of the region that calls there",
+    ),
+    Mutation(
+        "a-duplicate-is-asked-for-before-the-members",
+        "crdtstream/region/links/links.py",
+        "reason = self._own.membership.told_fork(opening.membership)",
+        "reason = None",
+        (SERVING + "test_the_members_are_compared_before_runs",),
+        "an address of the other half of a database stops the writes of the region that calls",
+    ),
+    Mutation(
+        "a-copy-s-database-is-compared-last",
+        "crdtstream/replication/bootstrap_server.py",
+        "if asked.uid and uid and asked.uid != uid:",
+        "if asked.uid and uid and asked.uid != uid and asked.region in region.peers.addresses:",
+        (COPYING + "test_only_a_peer_of_the_same_database_is_sent_the_state",),
+        "the refusal speaks of members and runs, and not of the other database",
+    ),
+    Mutation(
+        "a-look-at-a-database-takes-it-over",
+        "crdtstream/region/readiness.py",
+        "        own = self.database\n        if not theirs.uid or theirs.uid == own.uid:\n"
+        "            return None\n",
+        "        own = self.database\n        if not theirs.uid or theirs.uid == own.uid:\n"
+        "            return None\n        self.database = own if own.uid else theirs\n",
+        (READY + "test_another_database_is_not_taken_over_by_a_look_at_it",),
+        "a call that is refused decides of which database a fresh region is",
+    ),
+    Mutation(
         "a-lower-answer-is-just-taken",
         "crdtstream/region/readiness.py",
         "is_lower = before is not None and answer.own_n < before.own_n",
@@ -426,8 +463,8 @@ RECOVERIES: Final = (
     Mutation(
         "another-database-is-let-in",
         "crdtstream/region/readiness.py",
-        "        if own.uid:\n            return self._refusal",
-        "        if not own.uid:\n            return self._refusal",
+        "        if own.uid:\n            return (",
+        "        if not own.uid:\n            return (",
         (READY + "test_two_databases_are_refused_with_both_identities",),
         "dots of two databases are mixed",
     ),

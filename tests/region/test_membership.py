@@ -29,7 +29,7 @@ from crdtstream.region.staleness import LagAction
 from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS, RETRY_MS_MAX
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
-from tests.membership.world import adopted, contact, instance, removal
+from tests.membership.world import adopted, contact, instance, moved, removal
 
 
 @dataclass
@@ -181,6 +181,10 @@ def renaming(number: int, name: str) -> Callable[[Members], Change]:
     return lambda members: Update(RegionId(number), contact(number, name))
 
 
+def moving(number: int, host: str) -> Callable[[Members], Change]:
+    return lambda members: moved(number, host)
+
+
 @pytest.fixture
 def council() -> Council:
     return Council()
@@ -281,6 +285,20 @@ def test_a_change_waits_until_the_one_before_is_everywhere(council: Council) -> 
     asked = council.wish(1, renaming(2, "us"))
     council.wait(PATIENCE_MS.value + 1)
     assert "epoch 1 is not known to be in region 2 and region 3" in asked.refused
+
+
+def test_an_address_is_corrected_though_the_region_hears_nothing_at_the_wrong_one(
+    council: Council,
+) -> None:
+    council.wish(1, adopting())
+    council.spread()
+    council.away.add(2)
+    for host in ("wrong", "right"):
+        asked = council.wish(1, moving(2, host))
+        assert asked.made is not None
+        council.replicate()
+    epochs = council.epochs()
+    assert (epochs[1], epochs[3]) == (3, 3)
 
 
 def adding(number: int) -> Callable[[Members], Change]:

@@ -42,9 +42,9 @@ from crdtstream.region.links.pull import (
 )
 from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import DatabaseIdentity
-from tests.harness.driven import UID, Driven, make_region
+from tests.harness.driven import PROVEN, UID, Driven, make_region
 from tests.harness.members import ADOPT
-from tests.membership.world import adopted, instance, removal
+from tests.membership.world import adopted, instance, moved, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 NOW = Millis(1000)
@@ -187,6 +187,81 @@ def test_a_node_that_is_refused_as_a_duplicate_issues_nothing() -> None:
     puller.drain()
     puller.welcome()
     assert puller.driven.region.refuses_writes is None
+
+
+def tried(puller: Puller) -> str:
+    """The address of the next attempt, which fails."""
+    puller.at += 10.0
+    puller.drain()
+    address = puller.pull.address
+    puller.pull.lost(Failed("refused"), NOW)
+    puller.drain()
+    return address
+
+
+def test_the_former_address_goes_on_until_the_new_one_answers() -> None:
+    puller = Puller()
+    former = puller.pull.address
+    puller.live()
+    puller.pull.move("wrong:1", NOW)
+    assert [tried(puller) for _ in range(4)] == ["wrong:1", former, "wrong:1", former]
+
+    # A second correction: the wrong one never answered, so it is not tried again.
+    puller.pull.move("right:1", NOW)
+    assert [tried(puller) for _ in range(3)] == ["right:1", former, "right:1"]
+    assert tried(puller) == former
+    puller.at += 10.0
+    puller.drain()
+    puller.welcome()
+    assert puller.pull.address == "right:1"
+    puller.pull.lost(Failed("gone"), NOW)
+    puller.drain()
+    assert [tried(puller) for _ in range(2)] == ["right:1", "right:1"]
+
+
+def test_a_link_up_at_the_former_address_stays_and_ends_at_the_new_one() -> None:
+    puller = Puller()
+    former = puller.pull.address
+    puller.live()
+    puller.pull.move("new:1", NOW)
+    assert tried(puller) == "new:1"
+    puller.at += 10.0
+    puller.live()
+    assert puller.pull.address == former
+    puller.pull.lost(Failed("it stopped"), NOW)
+    puller.drain()
+    assert tried(puller) == "new:1"
+
+
+def test_a_refusal_at_one_address_is_followed_by_the_other() -> None:
+    puller = Puller()
+    former = puller.pull.address
+    puller.live()
+    puller.pull.move("other-database:1", NOW)
+    puller.drain()
+    puller.pull.lost(Refused("another database"), NOW)
+    puller.drain()
+    assert tried(puller) == former
+
+
+def test_each_address_is_logged_once_for_one_reason() -> None:
+    puller = Puller()
+    puller.live()
+    puller.pull.move("wrong:1", NOW)
+    puller.driven.end_tick()
+    for _ in range(6):
+        tried(puller)
+    notices = [one for one in puller.driven.end_tick().notices if one.level == "warning"]
+    assert len(notices) == 2
+
+
+def test_after_a_restart_the_file_s_address_goes_on_if_a_changed_one_does_not_answer() -> None:
+    members = apply(adopted(2), moved(2, "wrong"))
+    folder = replace(PROVEN, membership=Kept(instance(1), members=members))
+    driven = Driven(make_region(1, (2,), folder=folder))
+    configured = make_region(1, (2,)).peers.addresses[R2]
+    assert driven.region.peers.addresses[R2] == "wrong:7000"
+    assert driven.region.peers.formers[R2] == configured
 
 
 @pytest.mark.parametrize(("after_s", "is_up"), [(2.9, True), (3.1, False)])

@@ -199,6 +199,18 @@ def test_two_databases_are_refused_with_both_identities() -> None:
     assert "start the one that is to join with an empty folder" in refusal
 
 
+def test_another_database_is_not_taken_over_by_a_look_at_it() -> None:
+    region = readiness(uid=NO_UID, has_effects=False)
+    assert region.wrong_database(R2, DatabaseIdentity(OTHER)) is None
+    assert region.database == DatabaseIdentity()
+
+
+def test_a_refusal_by_another_database_stops_no_writes() -> None:
+    region = readiness(is_proven=True)
+    region.note_refusal(R2, region.wrong_database(R2, DatabaseIdentity(OTHER)) or "")
+    assert region.obstacle({}) is None
+
+
 def test_effects_of_an_earlier_version_do_not_join_a_database_declared_new() -> None:
     region = readiness(uid=NO_UID)
     refusal = region.note_database(R2, DatabaseIdentity(OTHER, declared=True))

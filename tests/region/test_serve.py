@@ -8,7 +8,10 @@ import pytest
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.incarnations import Begin, Incarnations, Lineage, decode_incarnations
-from crdtstream.core.uid import DatabaseUid
+from crdtstream.core.member_changes import Adopt, Adopted, Contact
+from crdtstream.core.membership.encoding import Said, encode_said
+from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import (
@@ -327,6 +330,45 @@ def test_another_node_of_the_same_region_is_refused_while_the_first_is_linked() 
     serve_of(driven, opening(run_id=4))
 
 
+OTHER_UID = DatabaseUid(b"another database")
+
+
+@pytest.mark.parametrize("region", [R3, RegionId(9)])
+def test_the_database_is_compared_before_numbers_and_runs(region: RegionId) -> None:
+    """An address led there by mistake.  Refused as a duplicate, the node would take no writes."""
+    driven = begun()
+    first = serve_of(driven, opening(run_id=3))
+    other = replace(STANDING, database=DatabaseIdentity(OTHER_UID))
+    stranger = replace(opening(region=region, run_id=4), standing=other)
+    refusal = driven.region.links.accept(stranger, 0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind is RefusalKind.MISMATCH
+    assert shown_uid(UID) in refusal.reason
+    assert shown_uid(OTHER_UID) in refusal.reason
+    assert driven.region.links.serves == {R3: first}
+    assert not first.is_over
+
+
+def test_the_members_are_compared_before_runs() -> None:
+    """The other half of a database that was divided has the same uid."""
+    driven = begun()
+    serve_of(driven, opening(run_id=3))
+    mine, theirs = (
+        apply(Members(), Adopt(tuple(Adopted(n, bytes([i, n]) * 8, at(n)) for n in (R1, R2, R3))))
+        for i in (1, 2)
+    )
+    driven.region.membership.members.note_newest(mine)
+    said = encode_said(Said(members=theirs))
+    refusal = driven.region.links.accept(replace(opening(run_id=4), membership=said), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind is RefusalKind.MISMATCH
+    assert theirs.listed() in refusal.reason
+
+
+def at(region: RegionId) -> Contact:
+    return Contact(f"region-{region}", f"10.0.0.{region}:7380")
+
+
 def test_an_earlier_folder_is_told_of_the_newest_and_another_database_is_not() -> None:
     """A region that begins a new database would take its own folder for an earlier one."""
     begin = Begin(5000, bytes(16), 0)
@@ -335,7 +377,7 @@ def test_an_earlier_folder_is_told_of_the_newest_and_another_database_is_not() -
     earlier = driven.region.links.accept(opening(), 0.0)
     assert isinstance(earlier, Refusal)
     assert decode_incarnations(earlier.incarnations).lineages == {R3: Lineage((begin,))}
-    other = replace(STANDING, database=DatabaseIdentity(DatabaseUid(b"another database")))
+    other = replace(STANDING, database=DatabaseIdentity(OTHER_UID))
     stranger = driven.region.links.accept(replace(opening(), standing=other), 0.0)
     assert isinstance(stranger, Refusal)
     assert stranger.incarnations == b""

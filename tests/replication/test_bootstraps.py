@@ -525,7 +525,8 @@ async def test_a_peer_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPa
     ("asks", "code"),
     [
         (asked(database_id="other"), "FAILED_PRECONDITION"),
-        (asked(uid=b"u" * 16), "FAILED_PRECONDITION"),
+        (asked(uid=b"u" * 16), "FAILED_PRECONDITION: region 2 belongs to database 0001"),
+        (asked(uid=b"u" * 16, region=3), "FAILED_PRECONDITION: region 2 belongs to database 0001"),
         (asked(protocol=PROTOCOL_VERSION + 1), "FAILED_PRECONDITION"),
         (asked(protocol=PROTOCOL_VERSION - 1), "FAILED_PRECONDITION"),
         (asked(region=PEER), "FAILED_PRECONDITION"),
@@ -536,7 +537,7 @@ async def test_only_a_peer_of_the_same_database_is_sent_the_state(
     sender: Sender, asks: CopyAsked, code: str
 ) -> None:
     staging = MemoryStaging()
-    with pytest.raises(RefusedError, match=f"region 2: {code}: "):
+    with pytest.raises(RefusedError, match=f"region 2: {code}"):
         await copied(sender.address, staging, asks=asks)
     assert staging.staged() is None
     assert sender.service.cuts == {}

@@ -55,12 +55,15 @@ def waits_for_stability(members: Members, change: Change) -> bool:
     """True if a change has to wait until the newest epoch's effect is causally stable.
 
     A removal does not: the dead region may be the one that it would wait for.  Nor does another
-    address of a joining region: that region may hear nothing at its old one.  The voters on both
-    have the newest epoch anyway, and neither change adds a voter.
+    address: the region may be reached by nobody at the one before, and lack that change.  The
+    voters on both have the newest epoch anyway, and neither change adds a voter.  Another name
+    waits, except that of a joining region.
     """
     if isinstance(change, Update):
         member = members.find(change.region)
-        return member is None or member.status is not Status.JOINING
+        if member is None:
+            return True
+        return member.status is not Status.JOINING and member.contact.name != change.contact.name
     return not isinstance(change, Remove)
 
 

@@ -97,7 +97,8 @@ class Links:
         """Begin the links with a peer: this region pulls from it, and it may pull from here."""
         own = self._own
         address = self._peers.addresses[peer]
-        self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform)
+        former = self._peers.formers[peer]
+        self.pulls[peer] = Pull(peer, address, own, now=now, uniform=self._uniform, former=former)
         self.serve_stats[peer] = ServeStats()
         own.database.channels.forward = self._publish
         own.database.channels.on_change = self._note_listeners
@@ -107,6 +108,11 @@ class Links:
     def identity(self) -> Identity:
         """Identity of this region for peers."""
         return self._own.identity
+
+    def address_of(self, region: RegionId) -> str | None:
+        """The address by which a region is reached, or tried, now; None: it is no peer."""
+        pull = self.pulls.get(region)
+        return None if pull is None else pull.address
 
     def note_sent(self, n: int) -> None:
         """Note that a peer is sent a state with own effects up to ``n``: it may say that it has
@@ -266,8 +272,17 @@ class Links:
                 RefusalKind.MISMATCH,
                 f"both sides are region {own.region}; each region needs a number of its own",
             )
+        # Before all that follows: the numbers of another database's regions say nothing here.
+        reason = self._own.opening.readiness.wrong_database(
+            opening.region, opening.standing.database
+        )
+        if reason is not None:
+            return Refusal(RefusalKind.MISMATCH, reason)
         if opening.region not in self.serve_stats:
             return Refusal(RefusalKind.UNKNOWN, self._own.membership.told_unknown(opening.region))
+        reason = self._own.membership.told_fork(opening.membership)
+        if reason is not None:
+            return Refusal(RefusalKind.MISMATCH, reason)
         linked = self.serves.get(opening.region)
         if linked is not None and not linked.is_over and linked.run_id != opening.run_id:
             # Two nodes that number effects as one region would give the same dots to different

@@ -151,7 +151,8 @@ class Pull:
     Times named ``at`` are in seconds of a monotonic clock.
 
     Attributes:
-        peer, address: the region, and the address to pull from.
+        peer, address: the region, and the address to pull from: its own, or until it has answered
+            there the one before, in turns.
         origins: the regions whose effects the call asks for.
         link: the state.
         unserved: the ones of these that the peer's log cannot bring (``beginning.py``).
@@ -169,10 +170,21 @@ class Pull:
         *,
         now: Millis,
         uniform: Callable[[float, float], float],
+        former: str = "",
     ) -> None:
+        """A link that is not up.
+
+        Args:
+            former: the address before, as far as it is known; empty: none is.
+        """
         limits = own.limits
         self.peer = peer
         self.address = address
+        # The newest first.
+        self._choices = _choices(address, former)
+        # The last one at which the peer has answered.
+        self._reached = former
+        self._takes_other_choice = False
         self.stats = PullStats()
         self.origins = frozenset({peer})
         self.unserved: frozenset[RegionId] = frozenset()
@@ -194,7 +206,8 @@ class Pull:
         self._made_ms = now
         self._publications = Arrived()
         self._listeners = Heard(peer, own.database.channels.elsewhere)
-        self._logged_error = ""
+        # By address: those to which a link goes in turns fail for reasons of their own.
+        self._logged_errors: dict[str, str] = {}
         self._call: _Call | None = None
         self._must_hang_up = False
         self._retry_at: float | None = None
@@ -210,6 +223,8 @@ class Pull:
         self._publications.clear()
 
     def resume(self, now: Millis) -> None:
+        self.address = self._choices[0]
+        self._takes_other_choice = False
         self._feed(Resume(), now)
 
     @property
@@ -250,9 +265,15 @@ class Pull:
         self._publications.clear()
 
     def move(self, address: str, now: Millis) -> None:
-        """Begin again at another address of the peer."""
+        """Begin again at another address of the peer.
+
+        It may be a wrong one: until the peer has answered there, the one at which it did last is
+        tried as well.
+        """
         self.address = address
-        self._logged_error = ""
+        self._choices = _choices(address, self._reached)
+        self._takes_other_choice = False
+        self._logged_errors.clear()
         self._begin_again(now)
         self._try_now()
 
@@ -388,6 +409,11 @@ class Pull:
 
     def _begin_call(self, now: Millis, at: float) -> None:
         assert self._call is None, "one call at a time"
+        if self._takes_other_choice:
+            self._takes_other_choice = False
+            if len(self._choices) > 1:
+                is_newest = self.address == self._choices[0]
+                self.address = self._choices[1 if is_newest else 0]
         self.origins = self._own.routes.wanted(self.peer, now)
         self._call = _Call(self._own, self.peer, at)
         self._skips_backoff = False
@@ -407,6 +433,7 @@ class Pull:
         self._own.tick.wake_link(self)
 
     def _fail(self, reason: str, now: Millis) -> None:
+        self._takes_other_choice = True
         self._end_call()
         self._feed(Failed(reason), now)
 
@@ -416,6 +443,7 @@ class Pull:
         note = readiness.note_duplicate if event.is_duplicate else readiness.note_refusal
         note(self.peer, event.reason)
         self._own.opening.look()
+        self._takes_other_choice = True
         self._end_call()
         self._feed(event, now)
 
@@ -437,17 +465,21 @@ class Pull:
         about: dict[str, object] = {"peer": self.peer, "address": self.address}
         match event:
             # A peer that stays away is logged once, not at each attempt.
-            case Failed(reason) | Refused(reason) if reason != self._logged_error:
-                self._logged_error = reason
+            case Failed(reason) | Refused(reason) if self._is_news(reason):
                 tick.notice("warning", "link down", reason=reason, **about)
-            case CutOff(reason) if reason != self._logged_error:
-                self._logged_error = reason
+            case CutOff(reason) if self._is_news(reason):
                 tick.notice("error", "link needs a bootstrap", reason=reason, **about)
             case CaughtUp():
-                self._logged_error = ""
+                self._logged_errors.clear()
                 tick.notice("info", "link live", origins=sorted(self.origins), **about)
             case _:
                 tick.notice("debug", "link", before=before.value, after=after.value, **about)
+
+    def _is_news(self, reason: str) -> bool:
+        """True if this reason was not logged for the address, and is now."""
+        before = self._logged_errors.get(self.address)
+        self._logged_errors[self.address] = reason
+        return before != reason
 
     def _open(self, call: _Call) -> Open:
         own = self._own
@@ -612,6 +644,9 @@ class Pull:
             reason = bootstrap_reason(self.peer, self.unserved, vv, welcome.begins)
         else:
             self._feed(Welcomed(), now)
+        self._reached = self.address
+        if self.address == self._choices[0]:
+            self._choices = (self.address,)
         opening.note_cut_off(self.peer, reason)
         opening.catching_up.note_answer(self.peer, welcome.run_id, welcome.vv)
         self._look_at_own_effects()
@@ -744,3 +779,7 @@ class Pull:
             )
             self.stats.publications += 1
             self.ack_soon()
+
+
+def _choices(address: str, former: str) -> tuple[str, ...]:
+    return (address,) if former in ("", address) else (address, former)
