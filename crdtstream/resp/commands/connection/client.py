@@ -95,6 +95,9 @@ NO_CACHING_YES: Final = (
     "ERR client-side caching is not supported by this server: no invalidation would be sent. "
     "Read without the cache"
 )
+# Options of CLIENT TRACKING: those alone, and those with a value.
+TRACKING_WORDS: Final = frozenset({b"bcast", b"optin", b"optout", b"noloop"})
+TRACKING_PAIRS: Final = frozenset({b"redirect", b"prefix"})
 NOT_OPTIN: Final = (
     "ERR client-side caching is not supported by this server: TRACKING ON is accepted with OPTIN "
     "only. Turn the client's cache off"
@@ -209,13 +212,13 @@ class ClientCommands:
         at = 3
         words = set()
         while at < len(argv):
-            match argv[at].lower():
-                case b"bcast" | b"optin" | b"optout" | b"noloop" as word:
-                    at += 1
-                case b"redirect" | b"prefix" as word if at + 1 < len(argv):
-                    at += 2
-                case _:
-                    raise CommandError(SYNTAX_ERROR)
+            word = argv[at].lower()
+            if word in TRACKING_WORDS:
+                at += 1
+            elif word in TRACKING_PAIRS and at + 1 < len(argv):
+                at += 2
+            else:
+                raise CommandError(SYNTAX_ERROR)
             words.add(word)
         is_on = _is_on(argv[2])
         if is_on and not {b"optin"} <= words <= {b"optin", b"noloop"}:
