@@ -312,18 +312,15 @@ LIMITS: Final = (
     Mutation(
         "the-end-of-a-client-drops-its-requests",
         CONNECTION,
-        "        if self.client.is_blocked or not self._holds():\n",
+        "        if self._waits() or not self._holds():\n",
         "        if self._sends_no_more:\n",
-        (
-            WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",
-            WRITERS + "test_a_client_that_leaves_during_a_pause_is_run_behind_it",
-        ),
+        (WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",),
         "the last commands of a program that writes and closes are lost without a word",
     ),
     Mutation(
         "a-reset-drops-requests",
         CONNECTION,
-        "        if self._holds() and self.is_trusted and not self.client.is_blocked:\n",
+        "        if self._holds() and self.is_trusted and not self._waits():\n",
         "        if self._holds() and not self.is_trusted:\n",
         (WRITERS + "test_all_that_was_received_is_run_however_the_client_leaves",),
         "the last commands of a program that writes and exits are lost without a word",
@@ -331,7 +328,7 @@ LIMITS: Final = (
     Mutation(
         "a-client-that-has-gone-waits",
         CONNECTION,
-        "        if self.client.is_blocked or not self._holds():\n",
+        "        if self._waits() or not self._holds():\n",
         "        if not self._holds():\n",
         (
             WRITERS + "test_a_client_that_has_left_is_run_up_to_a_command_that_waits",

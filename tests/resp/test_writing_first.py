@@ -212,17 +212,6 @@ def test_a_client_that_has_left_is_run_up_to_a_command_that_waits() -> None:
         assert waiting(node) == 0
 
 
-def test_a_client_that_leaves_during_a_pause_is_run_behind_it() -> None:
-    with operated() as (node, r), node.client() as client:
-        r.client_pause(600_000, all=False)
-        client.send(XADD * 2)
-        until(lambda: held_bytes(node) > 0)
-        client.socket.close()
-        until(lambda: any(one._sends_no_more for one in node.server.connections.values()))
-        r.client_unpause()
-        until(lambda: length(node) == 2)
-
-
 def test_a_blocked_client_that_leaves_takes_what_is_behind_with_it(node: Node) -> None:
     with blocked(node) as client:
         client.send(request(b"XADD", b"behind the gone", b"*", b"f", b"v"))

@@ -277,7 +277,7 @@ class Connection(asyncio.Protocol):
         self._unwritten.clear()
         self._unwritten_bytes = 0
         # A stranger has nothing to be run, and would keep its place.
-        if self._holds() and self.is_trusted and not self.client.is_blocked:
+        if self._holds() and self.is_trusted and not self._waits():
             self._sends_no_more = self._has_gone = True
             return
         self._end()
@@ -356,9 +356,16 @@ class Connection(asyncio.Protocol):
         return True
 
     def _end_if_all_has_run(self) -> None:
-        if self.client.is_blocked or not self._holds():
+        if self._waits() or not self._holds():
             self._end()
             self._close_if_done()
+
+    def _waits(self) -> bool:
+        """Its command waits for others: it is blocked, or postponed.
+
+        It may do so for long, and connections that have gone would take the places of living ones.
+        """
+        return self.client.is_blocked or self.client.is_postponed
 
     def pause_writing(self) -> None:
         self._write_paused = True
