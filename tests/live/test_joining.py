@@ -279,9 +279,9 @@ def test_a_region_moves_to_another_address_without_restarts_of_the_others(
     wait_until(lambda: listed(moving)["epoch"] == 1, "it has heard of the first change")
     moving.end(signal.SIGTERM)
     moved = f"127.0.0.1:{port}"
-    given = ("update", "--instance-id", "3", "--instance", f"replication_endpoint={moved}")
+    endpoint = f"replication_endpoint={moved}"
     # Its node starts there later.
-    given = (*given, "--force")
+    given = ("update", "--instance-id", "3", "--instance", endpoint, "--force")
     wait_until(lambda: crdb(cluster[1], *given).returncode == 0, "the address is changed")
     text = moving.config.read_text().replace(
         f"grpc_port = {moving.grpc_port}", f"grpc_port = {port}"

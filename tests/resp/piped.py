@@ -7,7 +7,8 @@ Nothing that a client or a peer may learn is to tell the two from each other.
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from crdtstream.engine.engine import Engine
 from crdtstream.region.ready import Ready
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.server import RespServer
+from crdtstream.resp.wire import id_runs, parser
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
 from tests.resp.node import request
@@ -188,8 +190,24 @@ def both_do(steps: Sequence[Step]) -> tuple[Side, Side]:
 
     Each has a loop of its own: what one waits for must not let the other one's callbacks run.
     """
-    piped, single = (asyncio.run(do(steps, in_pieces=one)) for one in (True, False))
+    piped = asyncio.run(do(steps, in_pieces=True))
+    with _no_runs():
+        single = asyncio.run(do(steps, in_pieces=False))
     return piped, single
+
+
+@contextmanager
+def _no_runs() -> Iterator[None]:
+    """Parse no runs: requests that are held while clients are paused come together afterwards."""
+    bounds = {parser.RUNS_MAX: 0, id_runs.COMMANDS_MAX: 1, id_runs.XDELS_MAX: 1}
+    kept = {bound: bound.value for bound in bounds}
+    try:
+        for bound, value in bounds.items():
+            bound.value = value
+        yield
+    finally:
+        for bound, value in kept.items():
+            bound.value = value
 
 
 def lines(*texts: str) -> list[bytes]:

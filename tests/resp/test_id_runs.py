@@ -275,7 +275,8 @@ HAPPENED: dict[str, tuple[list[tuple[int, str]], int, int]] = {
     "MONITOR": ([(2, "MONITOR")], 0, 0),
     "a low SLOWLOG": ([(2, "CONFIG SET slowlog-log-slower-than 0")], 0, 0),
     "no replies": ([(0, "CLIENT REPLY OFF")], 0, 0),
-    "a pause": ([(2, "CLIENT PAUSE 100000 WRITE")], 0, 0),
+    # It is held as it came, and is a run when the pause ends.
+    "a pause": ([(2, "CLIENT PAUSE 100000 WRITE")], 1, 1),
     "subscribed": ([(0, "SUBSCRIBE channel")], 0, 0),
 }
 

@@ -183,7 +183,8 @@ HAPPENED: dict[str, tuple[list[tuple[int, str]], int]] = {
     "a low SLOWLOG": ([(1, "XADD s * f v"), (2, "CONFIG SET slowlog-log-slower-than 0")], 0),
     "no replies": ([(1, "XADD s * f v"), (0, "CLIENT REPLY OFF")], 0),
     "one reply less": ([(1, "XADD s * f v"), (0, "CLIENT REPLY SKIP")], 1),
-    "a pause": ([(1, "XADD s * f v"), (2, "CLIENT PAUSE 100000 WRITE")], 0),
+    # It is held as it came, and is a run when the pause ends.
+    "a pause": ([(1, "XADD s * f v"), (2, "CLIENT PAUSE 100000 WRITE")], 1),
     "IDs come to an end": (
         [(1, "XADD s * f v"), (1, f"XSETID s {2**64 - 1}-{2**64 - 5000}")],
         0,

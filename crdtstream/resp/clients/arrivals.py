@@ -30,6 +30,11 @@ class Arrivals:
     def __bool__(self) -> bool:
         return bool(self._pieces)
 
+    def is_next_within(self, turn_bytes: int) -> bool:
+        """True if the next piece may still be run in a turn that has run this many bytes."""
+        next_bytes = len(self._pieces[0]) if self._pieces else 0
+        return turn_bytes + next_bytes <= PIECE_BYTES.value
+
     def add(self, data: bytes) -> None:
         self.size += len(data)
         last = self._pieces[-1] if self._pieces else b""

@@ -443,19 +443,25 @@ class Connection(asyncio.Protocol):
         """Go on with what is held, if nothing forbids it."""
         if self.client.has_ended or not self._holds() or self._must_hold():
             return
-        requests = self._requests
-        if requests is None:
-            requests = self._parsed(self._arrivals.take())
-        self._run(requests, self._now())
-        if self.has_ended:
-            return
-        if self._parser.has_begun or self.session.queue is not None:
-            self._check_asking()
-        if self._sends_no_more:
-            self._end_if_all_has_run()
-        if self._holds() and not self._must_hold():
-            # The next input has a turn of its own.
-            self._end_turn()
+        turn_bytes = 0
+        is_rest = True
+        while is_rest:
+            requests = self._requests
+            if requests is None:
+                requests = self._parsed(self._arrivals.take())
+            turn_bytes += self._input_bytes
+            self._run(requests, self._now())
+            if self.has_ended:
+                return
+            if self._parser.has_begun or self.session.queue is not None:
+                self._check_asking()
+            if self._sends_no_more:
+                self._end_if_all_has_run()
+            is_rest = self._holds() and not self._must_hold()
+            if is_rest and not self._arrivals.is_next_within(turn_bytes):
+                # Long input has a turn of its own.
+                self._end_turn()
+                is_rest = False
         self._steer_reading()
 
     def _end_turn(self) -> None:
