@@ -2,6 +2,7 @@
 
     python -m tests.mutations [--list] [NAME …]
 
-``mutation.py`` says what a planted bug is, ``in_*.py`` list them by area, ``planting.py`` plants
-one in a copy of the tree and runs tests there.
+A bug is a line of a file in ``bugs``, which ``edits.py`` finds in the syntax tree.  Bugs that take
+more, or change something else than Python, stand in ``in_*.py`` as texts (``mutation.py``).
+``planting.py`` plants one in a copy of the tree and runs tests there.
 """

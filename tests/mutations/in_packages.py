@@ -4,74 +4,10 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-SYSTEMD: Final = "tests/live/test_service_manager.py::"
-HANGUP: Final = "test_a_hangup_before_and_after_it_serves_does_not_end_a_node_without_tls"
-NODE: Final = "crdtstream/node/node.py"
-MANAGER: Final = "crdtstream/node/service_manager.py"
-ARROW: Final = "tests/query/test_without_arrow.py::"
-
 HELM: Final = "tests/test_deploy_helm.py::"
 CHART: Final = "deploy/helm/crdtstream/templates/"
-OPENING: Final = "tests/store/test_opening.py::"
 
 PACKAGES: Final = (
-    Mutation(
-        "a-clone-of-a-volume-is-the-folder",
-        "crdtstream/store/sqlite.py",
-        'in ("", self._volume_id)',
-        'in ("", self._volume_id, "claim-1")',
-        (OPENING + "test_a_clone_of_a_volume_is_not_the_folder",),
-        "a region goes on in a snapshot of its volume, and uses dots twice",
-    ),
-    Mutation(
-        "a-node-is-ready-before-it-starts",
-        "crdtstream/node/node.py",
-        "        settings, engine, log = self.settings, recovered.engine, recovered.folder.log\n",
-        '        self._manager.tell("READY=1", f"STATUS=region {self.region} serves clients")\n'
-        "        settings, engine, log = self.settings, recovered.engine, recovered.folder.log\n",
-        (SYSTEMD + "test_a_node_that_does_not_start_says_nothing",),
-        "systemd starts applications whose region is not there yet",
-    ),
-    Mutation(
-        "a-hangup-before-it-serves-ends-a-node",
-        NODE,
-        "        loop.add_signal_handler(signal.SIGHUP, self._reload.set)\n",
-        "",
-        (SYSTEMD + HANGUP,),
-        "`systemctl reload` ends a region, which stays down: for systemd that was no failure",
-    ),
-    Mutation(
-        "a-hangup-reads-no-certificates",
-        "crdtstream/certificates/watching.py",
-        "            await self.reload()\n",
-        "            pass\n",
-        ("tests/certificates/test_watching.py::test_a_wish_to_reload_that_came_early_is_granted",),
-        "`systemctl reload` says that it is done, and the former certificate stays in use",
-    ),
-    Mutation(
-        "a-full-queue-swallows-the-word-that-a-node-is-ready",
-        MANAGER,
-        "                if time.monotonic() >= deadline:\n",
-        "                if True:\n",
-        (SYSTEMD + "test_words_that_are_said_once_wait_for_room_in_the_queue",),
-        "systemd waits for good for a node that serves, and what comes after it is not started",
-    ),
-    Mutation(
-        "signs-of-life-in-the-place-of-another-process",
-        MANAGER,
-        'if not text or variables.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):',
-        "if not text:",
-        (SYSTEMD + "test_the_watchdog_of_this_process_alone_is_heeded",),
-        "a process that hangs is thought to live, as a child of it gives signs",
-    ),
-    Mutation(
-        "a-port-for-spark-without-arrow-is-opened",
-        "crdtstream/node/node.py",
-        "    if settings.query.port and not is_arrow_installed():\n",
-        "    if False:\n",
-        (ARROW + "test_a_port_for_spark_without_arrow_stops_the_start",),
-        "the first query of Spark finds out that the node was installed without pyarrow",
-    ),
     Mutation(
         "a-region-in-kubernetes-may-have-two-pods",
         CHART + "checks.yaml",

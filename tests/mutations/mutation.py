@@ -54,14 +54,7 @@ class Mutation:
         path = root / self.file
         if not path.is_file():
             raise MutationError(f"{self.name}: {self.file} is not there; correct `file`")
-        planted = self.planted(path.read_text())
-        try:
-            if path.suffix == ".py":
-                ast.parse(planted, self.file)
-        except SyntaxError as error:
-            raise MutationError(
-                f"{self.name}: with the bug {self.file} is no Python: {error}; correct `new`"
-            ) from error
+        self.check_change(path.read_text())
         if not self.tests:
             raise MutationError(f"{self.name}: no tests; name those that notice the bug")
         for node_id in self.tests:
@@ -69,6 +62,21 @@ class Mutation:
                 raise MutationError(
                     f"{self.name}: there is no test {node_id}; name one that notices the bug"
                 )
+
+    def check_change(self, source: str) -> None:
+        """See that the code to change is in the file, and that Python comes of it.
+
+        Raises:
+            MutationError: it is not, or no Python comes of it.
+        """
+        planted = self.planted(source)
+        try:
+            if self.file.endswith(".py"):
+                ast.parse(planted, self.file)
+        except SyntaxError as error:
+            raise MutationError(
+                f"{self.name}: with the bug {self.file} is no Python: {error}; correct `new`"
+            ) from error
 
 
 def _is_there(root: Path, node_id: str) -> bool:

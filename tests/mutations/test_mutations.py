@@ -6,6 +6,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.mutations.catalogue import MUTATIONS
+from tests.mutations.edits import Edit, read
 from tests.mutations.judging import judge_all
 from tests.mutations.mutation import Mutation, MutationError
 from tests.mutations.planting import Outcome, Tree, copied_tree
@@ -112,3 +113,103 @@ def test_the_copy_is_as_the_tree_and_goes_away() -> None:
         for file in files:
             assert (folder / file).read_bytes() == (ROOT / file).read_bytes()
     assert not folder.exists()
+
+
+# --- Bugs of a line -------------------------------------------------------------------------------
+
+SOURCE = """
+class Lane:
+    @property
+    def low(self):
+        '''Text of low < high.'''
+        return self.a if self.a < self.b else self.b
+
+    @low.setter
+    def low(self, value):
+        self.a = value
+        self.note(value)  # a comment
+
+def low(a, b):
+    if a < b:
+        return a
+    if a < b + 1:
+        return b
+    a = b
+"""
+HEAD = "# crdtstream/code.py\n"
+
+
+def edit(line: str) -> Edit:
+    (found,) = read(f"{HEAD}{line} :: tests/test_it.py::test_low :: a-name: a reason: two", "x.txt")
+    return found
+
+
+def test_a_line_says_file_change_tests_name_and_reason() -> None:
+    line = "Lane.low :: a < b -> b < a :: tests/x.py::test[a, b], tests/y.py::test :: n: why: so\n"
+    assert list(read(HEAD + line, "x.txt")) == [
+        Edit(
+            name="n",
+            file="crdtstream/code.py",
+            old="a < b",
+            new="b < a",
+            tests=("tests/x.py::test[a, b]", "tests/y.py::test"),
+            why="why: so",
+            function="Lane.low",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "low :: a -> b :: tests/x.py :: n: why",
+        f"{HEAD}low :: a -> b :: tests/x.py",
+        f"{HEAD}low :: a = b :: tests/x.py :: n: why",
+        f"{HEAD}low :: a -> b :: tests/x.py :: no reason",
+    ],
+)
+def test_a_line_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(MutationError, match=r"x.txt:\d: a line is: function :: old -> new"):
+        list(read(text, "x.txt"))
+
+
+@pytest.mark.parametrize(
+    ("line", "planted"),
+    [
+        ("Lane.low :: self.a < self.b -> True", "return self.a if True else self.b"),
+        ("Lane.low :: self.note(value) -> pass", "self.a = value\n        pass\n"),
+        ("Lane.low :: self.a = value; self.note(value) -> pass", "(self, value):\n        pass\n"),
+        (
+            "Lane.low :: self.a = value -> self.b = value; self.c = 1",
+            "self.b = value\n        self.c = 1",
+        ),
+        ("Lane.low :: self.a = value -> raise ValueError", "raise ValueError\n        self.note"),
+        ("low :: a < b -> a <= b", "if a <= b:\n        return a"),
+        ("low :: return b -> return a", "if a < b + 1:\n        return a"),
+        ("low#1 :: return b -> return a", "return a\n    a = b"),
+    ],
+)
+def test_a_bug_is_planted_where_its_code_is(line: str, planted: str) -> None:
+    assert planted in edit(line).planted(SOURCE)
+
+
+def test_moved_and_formatted_code_is_found_all_the_same() -> None:
+    moved = "# a comment\n\ndef low(\n    a, b,\n):\n    if (a  <\n        b):\n        return b\n"
+    assert "if a > b:" in edit("low :: a < b -> a > b").planted(moved)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("low :: a > b -> True", "low has this code 0 times"),
+        ("high :: a < b -> True", "high has this code 0 times"),
+        ("low :: b -> c", "low has this code [3-9] times"),
+        ("low#9 :: b -> c", "low has this code [3-9] times"),
+        (" :: self.b -> c", "the module has this code 2 times"),
+        ("low :: a < b -> a <", "no code"),
+    ],
+)
+def test_a_line_that_does_not_fit_is_refused(root: Path, line: str, reason: str) -> None:
+    (root / "crdtstream/code.py").write_text(SOURCE)
+    with pytest.raises(MutationError, match=reason):
+        edit(line).check(root)
