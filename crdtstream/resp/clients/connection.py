@@ -458,8 +458,9 @@ class Connection(asyncio.Protocol):
             if self._sends_no_more:
                 self._end_if_all_has_run()
             is_rest = self._holds() and not self._must_hold()
-            if is_rest and not self._arrivals.is_next_within(turn_bytes):
-                # Long input has a turn of its own.
+            is_within = self.is_trusted and self._arrivals.is_next_within(turn_bytes)
+            if is_rest and not is_within:
+                # Long input has a turn of its own, and so has each piece of a stranger.
                 self._end_turn()
                 is_rest = False
         self._steer_reading()
