@@ -98,7 +98,7 @@ def test_the_cost_of_reporting_subscriptions_is_linear_in_their_names() -> None:
     finally:
         gc.enable()
     # About as much; it was 25 times as much when each name was looked for behind those told.
-    assert told_at - subscribed < 8 * (subscribed - begin)
+    assert told_at - subscribed < 5 * (subscribed - begin)
 
 
 def test_names_beyond_the_bounds_are_not_told() -> None:
