@@ -1,8 +1,10 @@
 """Clients that have not logged in: what they may take, and that others keep their places."""
 
+import asyncio
 import resource
 import socket
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -10,8 +12,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from crdtstream.resp.clients import newcomers
-from crdtstream.resp.clients.connection import UNTRUSTED_UNREAD_BYTES_MAX
+from crdtstream.resp.clients.connection import (
+    UNTRUSTED_REPLY_BYTES_MAX,
+    UNTRUSTED_UNREAD_BYTES_MAX,
+)
 from tests.resp.node import Node, RawClient, request, running, settings
+from tests.resp.piped import Side
 
 PING = request(b"PING")
 PONG = b"+PONG\r\n"
@@ -205,6 +211,35 @@ def test_a_client_that_leaves_its_refusals_unread_is_cut_off() -> None:
                 worst = max(worst, *held, 0)
         assert node.call(lambda: node.server.traffic.cut_off_unread) == 1
         assert worst <= 2 * UNTRUSTED_UNREAD_BYTES_MAX
+
+
+async def test_requests_before_the_login_are_not_kept_parsed() -> None:
+    """A request of two bytes takes a hundred once it is parsed."""
+    side = Side(password="secret")
+    said = b"x\n" * 100_000
+    tracemalloc.start()
+    try:
+        side.send(0, said)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert side.connections[0].held_bytes
+    assert taken < 2 * len(said)
+
+
+async def test_a_turn_before_the_login_has_few_replies() -> None:
+    """A client that reads is not cut off for what it could not read yet."""
+    side = Side(password="secret")
+    wire = side.wires[0]
+    side.send(0, PING * 2_000)
+    most = 0
+    for _ in range(40):
+        before = len(wire.got)
+        side._commit()
+        most = max(most, len(wire.got) - before)
+        await asyncio.sleep(0)
+    assert wire.got == NO_AUTH * 2_000
+    assert most <= 2 * UNTRUSTED_REPLY_BYTES_MAX
 
 
 def test_a_pipeline_before_the_login_is_answered_as_long_as_it_is_read() -> None:
