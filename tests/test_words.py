@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import ratchet
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.house
@@ -76,3 +77,36 @@ def test_words_that_are_out_stay_out() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if OUT.search(line)
     ] == []
+
+
+def test_words_and_long_sentences_become_fewer() -> None:
+    allowed, now = ratchet.listed(ratchet.LIST.read_text()), ratchet.found()
+    assert ratchet.more(now, allowed) == []
+    assert ratchet.less(now, allowed) == allowed, "run python -m tests.ratchet --less"
+
+
+def test_sentences_of_a_page_are_found() -> None:
+    page = f"""# Title
+One. Two `a b.
+c` and [three](x.md#y).
+
+| a cell | another |
+    code that is. no prose
+```
+nor this. or that
+```
+- {"word " * 36}end. Short.
+"""
+    assert [len(one.split()) for one in ratchet.sentences(page)] == [3, 4, 0, 2, 1, 0, 38, 1, 0]
+    assert ratchet.counts("page.md", page) == (0, 1)
+    assert ratchet.counts("code.py", "# Nobody knows; there are somebody's.\n") == (2, 0)
+
+
+def test_a_count_that_rises_is_refused_and_one_that_falls_is_kept() -> None:
+    allowed = {"a.md": ratchet.Counts(2, 1), "b.md": ratchet.Counts(1, 0)}
+    assert ratchet.more({"a.md": ratchet.Counts(2, 2), "c.py": ratchet.Counts(1, 0)}, allowed) == [
+        "a.md: 2 sentences over 35 words, of which 1 are allowed",
+        "c.py: 1 words that are out, of which 0 are allowed",
+    ]
+    assert ratchet.less({"a.md": ratchet.Counts(1, 3)}, allowed) == {"a.md": ratchet.Counts(1, 1)}
+    assert ratchet.listed(ratchet.written(allowed)) == allowed
