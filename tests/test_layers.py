@@ -1,6 +1,7 @@
 """Imports point one way: shells -> commands -> core, and core and commands do no IO."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -238,7 +239,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "commands": (
         *("reply", "arguments", "glob", "lookup", "subcommands", "pending_rows", "string_room"),
-        "announced",
+        *("announced", "absent"),
         *("streams", "groups", "keys", "strings", "scripts", "beyond_redis"),
         *("documentation", "command", "table"),
     ),
@@ -559,3 +560,11 @@ def test_no_circle_is_found_where_there_is_none(tmp_path: Path) -> None:
     (folder / "two.py").write_text("from . import three\n")
     (folder / "three.py").write_text("import math\n")
     assert circle(import_graph(tmp_path / "crdtstream", tmp_path)) == []
+
+
+def test_no_module_of_the_product_knows_bugs_on_purpose() -> None:
+    for path in sources():
+        for imported in imports_of(path):
+            assert imported.module.split(".")[0] != "tests", imported.site
+        # Not of ``PlanTrim``.
+        assert re.search("plant|Plant|PLANT", path.read_text()) is None, path

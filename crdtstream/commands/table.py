@@ -7,6 +7,7 @@ What else there is to know of one (arity, flags, where its keys are) stands on i
 from collections.abc import Mapping
 from typing import Final
 
+from crdtstream.commands import absent
 from crdtstream.commands.beyond_redis import group_modes
 from crdtstream.commands.beyond_redis import xinfo as crdt_xinfo
 from crdtstream.commands.beyond_redis.cursor import crdt_xread
@@ -95,6 +96,23 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     b"script|kill": scripting.kill,
     b"script|help": scripting.show_help,
     b"blpop": waiting.blpop,
+    # Absent
+    b"asking": absent.no_cluster,
+    b"cluster|countkeysinslot": absent.no_cluster,
+    b"cluster|getkeysinslot": absent.no_cluster,
+    b"cluster|help": absent.no_cluster,
+    b"cluster|info": absent.no_cluster,
+    b"cluster|keyslot": absent.no_cluster,
+    b"cluster|links": absent.no_cluster,
+    b"cluster|myid": absent.no_cluster,
+    b"cluster|nodes": absent.no_cluster,
+    b"cluster|shards": absent.no_cluster,
+    b"cluster|slots": absent.no_cluster,
+    b"readonly": absent.no_cluster,
+    b"readwrite": absent.no_cluster,
+    b"function|help": absent.function_help,
+    b"function|list": absent.function_list,
+    b"function|stats": absent.function_stats,
     # Keys
     b"del": delete,
     b"unlink": delete,

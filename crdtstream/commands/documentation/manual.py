@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from crdtstream.commands.documentation import (
+    cluster,
     connection,
     crdt,
     generic,
@@ -34,6 +35,7 @@ TEXTS: Final = {
     "pubsub": pubsub.TEXT,
     "connection": connection.TEXT,
     "server": server.TEXT,
+    "cluster": cluster.TEXT,
 }
 
 

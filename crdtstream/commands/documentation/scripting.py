@@ -15,6 +15,27 @@ EVALSHA sha1 numkeys [key...] [arg...]
     Runs a known script by the SHA-1 of its text.
     That of the script.
 
+FUNCTION
+    since 7.0.0
+    Holds the commands on functions, of which there are none.
+    Depends on the subcommand.
+
+FUNCTION|HELP
+    since 7.0.0; flags loading stale
+    Lists the subcommands.
+    O(1)
+
+FUNCTION|LIST [LIBRARYNAME library-name-pattern] [WITHCODE]
+    since 7.0.0; flags noscript; tips nondeterministic_output_order
+    Lists the libraries of functions: there are none.
+    O(1)
+
+FUNCTION|STATS
+    since 7.0.0; flags noscript allow_busy; tips nondeterministic_output,
+        request_policy:all_shards, response_policy:special
+    Shows that no function runs, and that there is none.
+    O(1)
+
 SCRIPT
     since 2.6.0
     Holds the commands on scripts.
