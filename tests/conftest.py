@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import zlib
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,8 +31,17 @@ from tests import dealing, leftovers
 
 
 def examples(count: int) -> int:
-    """Number of examples of Hypothesis: all of them where all is required, else a quarter."""
-    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 4)
+    """Number of examples of Hypothesis: all of them where all is required, else an eighth."""
+    return count if os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" else max(1, count // 8)
+
+
+def seeds(count: int, *, first: int = 0, few: int) -> list[Any]:
+    """Values of a parameter: ``count`` seeds, of which all but ``few`` are for long runs."""
+    kept = [*range(first, first + few)]
+    return [
+        *kept,
+        *(pytest.param(at, marks=pytest.mark.long) for at in range(first + few, first + count)),
+    ]
 
 
 # How long an example takes says something of the machine, and nothing of the rule it proves.
@@ -56,6 +67,8 @@ VENV = Path(sys.prefix)
 _PORTS_FIRST, _PORTS_LAST, _PORTS_STEP, _THOUSAND = 10_000, 29_000, 25, 1_000
 REGIONS_MAX = 20
 
+# How long each long test took when it last ran: seconds, node ID.  tools/shards.py writes it.
+DURATIONS = ROOT / "tests" / "durations.txt"
 LIVE_FOLDERS = (ROOT / "tests" / "clients", ROOT / "tests" / "live")
 # Some of their tests wait for several things, each as long as tests/live/cluster.py says.
 LIVE_SECONDS_MAX = 300
@@ -121,6 +134,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="run part K of N parts only; the path of a file says to which one its tests belong",
     )
+    parser.addoption(
+        "--twelfth",
+        action="store_true",
+        help="run a twelfth of those tests that take few seconds; the commit's tree says which",
+    )
 
 
 def _keep_part(config: pytest.Config, items: list[pytest.Item], part: str) -> None:
@@ -132,6 +150,16 @@ def _keep_part(config: pytest.Config, items: list[pytest.Item], part: str) -> No
 
     left_out = [item for item in items if is_left_out(item)]
     items[:] = [item for item in items if not is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _keep_twelfth(config: pytest.Config, items: list[pytest.Item]) -> None:
+    command = ["/usr/bin/env", "git", "rev-parse", "--verify", "HEAD^{tree}"]
+    tree = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = (line.partition(" ") for line in DURATIONS.read_text().splitlines())
+    kept = dealing.twelfth({test: float(duration) for duration, _, test in lines}, tree)
+    left_out = [item for item in items if item.nodeid not in kept]
+    items[:] = [item for item in items if item.nodeid in kept]
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -158,6 +186,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.user_properties.append(("hypothesis", "1"))
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Have workers share the work of compiling all tests."""
+    config = session.config
+    if hasattr(config, "workerinput") and config.args == ["tests"] and not config.option.ignore:
+        files = (path.relative_to(ROOT) for path in (ROOT / "tests").glob("**/test_*.py"))
+        number = int(config.workerinput["workerid"].removeprefix("gw"))
+        dealing.import_own_share(files, number, config.workerinput["workercount"])
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Files are dealt out whole; all that want Spark go to one worker."""
@@ -179,6 +216,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(LIVE_SECONDS_MAX))
     if part := config.getoption("part"):
         _keep_part(config, items, part)
+    if config.getoption("twelfth"):
+        _keep_twelfth(config, items)
     if compiled.is_compiled():
         left_out = pytest.mark.skip(reason="it replaces what compiled code does not look up")
         for item in items:

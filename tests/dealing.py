@@ -9,6 +9,10 @@ reported as failed and does not run again.  The rest of its file runs in another
 ends as it would have.
 """
 
+import contextlib
+import importlib
+import zlib
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +34,9 @@ FIRST = (
     "tests/query",
     "tests/rules",
 )
+
+
+TWELFTH_SECONDS_MAX = 10.0
 
 
 class _Dealing(LoadScopeScheduling):
@@ -91,6 +98,37 @@ class _Dealing(LoadScopeScheduling):
 def scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
     """Deals out files, if that is asked for (``--dist loadfile``); else xdist's own scheduler."""
     return _Dealing(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def import_own_share(files: Iterable[Path], worker: int, workers: int) -> None:
+    """Import every so many-th file, before a worker collects all of them.
+
+    All workers collect the same files.  Where none was compiled yet, each would compile all of
+    them, as they go through them side by side.  So each compiles a share of its own first, and
+    finds the others' bytecode afterwards.
+
+    Args:
+        files: modules of tests, with paths that begin at the root.
+    """
+    for file in sorted(files)[worker::workers]:
+        # What is wrong with a file is told where it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.with_suffix("").parts))
+
+
+def twelfth(seconds: Mapping[str, float], tree: str) -> set[str]:
+    """A twelfth of the tests that take few seconds; another one for each tree.
+
+    Args:
+        seconds: by node ID.
+        tree: the name that git gives the tree, in hexadecimal.
+    """
+    number = int(tree, 16) % 12
+    return {
+        test
+        for test, duration in seconds.items()
+        if duration <= TWELFTH_SECONDS_MAX and zlib.crc32(test.encode()) % 12 == number
+    }
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import dealing
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.house]
@@ -135,3 +136,12 @@ def test_a_run_whose_workers_die_again_and_again_ends(tmp_path: Path) -> None:
     assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
     assert "maximum crashed workers reached: 8" in outcome.printed
     assert set(outcome.ran.values()) == {1}
+
+
+def test_twelve_trees_ask_each_short_test_once() -> None:
+    seconds = {f"tests/test_one.py::test[{number}]": number / 10 for number in range(200)}
+    parts = [dealing.twelfth(seconds, f"{'ab' * 19}{number:02x}") for number in range(12)]
+    assert all(parts)
+    assert Counter(test for part in parts for test in part) == {
+        test: 1 for test, duration in seconds.items() if duration <= dealing.TWELFTH_SECONDS_MAX
+    }

@@ -98,3 +98,30 @@ def test_the_hash_follows_the_files_of_a_shard(shards: Any, tmp_path: Path) -> N
     assert shards.hash_of(tmp_path, ["one"]) == found
     (tmp_path / "one").write_text("second")
     assert shards.hash_of(tmp_path, ["one"]) != found
+
+
+def test_durations_are_those_of_the_last_run_of_each_test(shards: Any, tmp_path: Path) -> None:
+    report = tmp_path / "ci-report" / "drills.xml"
+    report.parent.mkdir()
+    case = '<testcase classname="tests.test_one" name="{}" time="{}">{}</testcase>'
+    cases = [
+        case.format("test_new[a b]", 1.26, ""),
+        case.format("test_known", 2.5, ""),
+        case.format("test_skipped", 0, '<skipped type="pytest.skip"/>'),
+        case.format("test_failed", 0.1, "<failure/>"),
+    ]
+    report.write_text(f"<testsuites>{''.join(cases)}</testsuites>")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_one.py").touch()
+    durations = tmp_path / shards.DURATIONS
+    durations.write_text(
+        "9.0 tests/test_one.py::test_failed\n"
+        "9.0 tests/test_one.py::test_known\n"
+        "9.0 tests/test_gone.py::test_gone\n"
+    )
+    shards.write_durations(tmp_path)
+    assert durations.read_text() == (
+        "9.0 tests/test_one.py::test_failed\n"
+        "2.5 tests/test_one.py::test_known\n"
+        "1.3 tests/test_one.py::test_new[a b]\n"
+    )

@@ -13,6 +13,8 @@ the test as flaky; one failure is enough to refuse the change.  Two kinds of tes
 try: those in files that the change touches, so that no new flaky test gets in, and properties, as
 their examples are the same in each run.
 
+Of the long tests that take few seconds a twelfth runs; the tree of the commit says which.
+
 The last step runs live tests in touched files ``STRESS_RUNS`` times beside two busy loops.
 
 Reports of the tests, and the list of flaky ones, are in ``ci-report/``.
@@ -118,6 +120,7 @@ GATE: Final = (
     PROGRAMS,
     make_step("check", 12, "check"),
     make_step("test", 18, "test", words=f"@{SKIPPED}"),
+    make_step("long", 13, "test-long", words="--twelfth"),
     make_step(
         "compiled",
         14,
@@ -361,6 +364,7 @@ def stress(root: Path, touched: frozenset[str]) -> Outcome:
             try:
                 status, _ = _run(root, STRESS, command, seconds_max=left)
             except subprocess.TimeoutExpired:
+                print(f"=== stress: its time is over; run {number}, and what it failed by, is void")
                 break
             if status not in {0, NO_TESTS}:
                 outcome.reason = f"a live test in a touched file failed in run {number} under load"

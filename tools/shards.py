@@ -6,6 +6,7 @@ Usage:
     python3 tools/shards.py --all              all shards
     python3 tools/shards.py NAME ...           these shards
     python3 tools/shards.py --list             their names, and the files on which each depends
+    python3 tools/shards.py --durations        write how long each long test took to DURATIONS
 
 Each shard writes ``ci-report/long-NAME.json``: its result and time, the tests that failed or are
 flaky, and a hash of the tracked files on which it depends.  A later run whose files have the same
@@ -26,6 +27,9 @@ from typing import Final
 
 import gate
 from gate import ROOT, Outcome, Step, make_step
+
+# How long each long test took when it last ran: seconds, node ID.
+DURATIONS: Final = "tests/durations.txt"
 
 # Every shard depends on these.
 ALWAYS: Final = ("pyproject.toml", "requirements.lock", "Makefile", "tests/conftest.py", "proto")
@@ -86,7 +90,7 @@ SHARDS: Final = (
         *PRODUCT,
         "tests",
     ),
-    # The gate draws a quarter of the examples.
+    # The gate draws an eighth of the examples.
     Shard(
         make_step("examples", 18, "test", words=f"-m 'hypothesis and {MARKS}'"), (*CORE, "tests")
     ),
@@ -107,6 +111,9 @@ def main() -> int:
     if options.list:
         for shard in SHARDS:
             print(f"{shard.name:<14} {' '.join(shard.paths)}")
+        return 0
+    if options.durations:
+        write_durations(ROOT)
         return 0
     chosen = _chosen(options)
     if not chosen:
@@ -131,6 +138,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="all shards")
     parser.add_argument("--changed", metavar="BRANCH", default=gate.TARGET, help="since this one")
     parser.add_argument("--list", action="store_true", help="name the shards, and run none")
+    parser.add_argument(
+        "--durations",
+        action="store_true",
+        help=f"write {DURATIONS} from the reports that are there",
+    )
     options = parser.parse_args()
     unknown = set(options.names) - {shard.name for shard in SHARDS}
     if unknown:
@@ -168,6 +180,24 @@ def _write_report(shard: Shard, outcome: Outcome) -> None:
     }
     path = ROOT / gate.REPORTS / f"long-{shard.name}.json"
     path.write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def write_durations(root: Path) -> None:
+    """Update the durations of long tests from the JUnit files of shards.
+
+    Tests of which there is no report keep the time that they had.
+    """
+    path = root / DURATIONS
+    lines = path.read_text().splitlines() if path.exists() else []
+    seconds = {test: float(duration) for duration, _, test in (x.partition(" ") for x in lines)}
+    for shard in SHARDS:
+        report = root / (shard.step.report or "")
+        if shard.step.commands[-1][1] == "test-long" and report.is_file():
+            found = gate.read_report(report, root)
+            gone = set(found.skipped) | set(found.failed)
+            seconds |= {test: s for test, s in found.seconds.items() if test not in gone}
+    there = [test for test in sorted(seconds) if (root / test.partition("::")[0]).is_file()]
+    path.write_text("".join(f"{seconds[test]:.1f} {test}\n" for test in there))
 
 
 def hash_of(root: Path, paths: Iterable[str]) -> str:
