@@ -265,6 +265,7 @@ def test_sizes_that_clients_and_peers_notice_stay() -> None:
         assert [size.value for size in agreed] == before
 
 
+@pytest.mark.house
 @pytest.mark.parametrize("seed", [0, 4711])
 def test_a_seed_draws_the_same_in_every_process(seed: int) -> None:
     program = (

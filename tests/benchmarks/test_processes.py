@@ -115,6 +115,7 @@ def test_ports_are_free_at_all_shifts() -> None:
     assert 12_000 <= first < 28_000
 
 
+@pytest.mark.long
 @pytest.mark.live
 def test_sigterm_leaves_no_server_behind(tmp_path: Path) -> None:
     """It comes when all nodes run: until then, a process that just starts may miss it."""

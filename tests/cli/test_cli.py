@@ -699,6 +699,7 @@ def in_python(code: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["up", "node", "status", "fsck", "dump", "sync"])
 def test_a_command_loads_no_other(command: str) -> None:
     done = in_python(

@@ -124,6 +124,7 @@ def said(words: list[str | Path], environment: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_bash_completes_both_programs(programs: dict[str, str]) -> None:
     """In the function that bash calls; it replaces what stands behind the last colon of a word."""
     asked = "\n".join(

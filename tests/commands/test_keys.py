@@ -209,6 +209,7 @@ def mostly_removed(node: Node) -> None:
             node.run(f"XDEL x {ms}-1")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fill",
     [

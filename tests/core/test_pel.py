@@ -584,6 +584,7 @@ def at_random(pel: Pel, ids: list[StreamId]) -> None:
         pel.deliver(LANES[0], (entry_id,), consumer, delivered_ms=then, count=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fill", "bytes_max"), [(in_rows, 16), (at_random, 80)])
 def test_a_pending_entry_takes_few_bytes(fill: object, bytes_max: int) -> None:
     ids = appended(ENTRIES)

@@ -57,6 +57,7 @@ def test_a_region_that_is_well_is_available_in_all_ways(regions: Regions) -> Non
     wait_until(lambda: serving(regions[1].grpc_address) == list(SERVICES), "gRPC says so")
 
 
+@pytest.mark.long
 def test_a_region_whose_loop_stalls_is_unavailable_until_it_keeps_up(regions: Regions) -> None:
     process = regions[3].process
     assert process is not None
@@ -198,6 +199,7 @@ def test_a_region_that_comes_back_behind_takes_no_writes_until_it_has_caught_up(
     assert regions.get(1, "/readyz")[0] == 200
 
 
+@pytest.mark.long
 def test_a_region_that_was_cut_off_is_not_current_before_it_has_what_it_missed(
     regions: Regions,
 ) -> None:

@@ -107,6 +107,7 @@ def level_or_ahead(cluster: Cluster) -> None:
     until(lambda: cluster[2].client.xlen("s") == 160, "it has what it lacked")
 
 
+@pytest.mark.long
 def test_a_region_added_by_the_settings_of_all_gets_what_the_logs_have_no_more(
     tmp_path: Path,
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_region_added_by_the_settings_of_all_gets_what_the_logs_have_no_more(
         level(*cluster.nodes.values())
 
 
+@pytest.mark.long
 def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Path) -> None:
     with running_regions(2, tmp_path, bootstrap_bytes_per_s=SLOW_BYTES_PER_S) as cluster:
         first, second = cluster.nodes.values()

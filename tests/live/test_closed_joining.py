@@ -79,6 +79,7 @@ def added(closed: Closed, machine: Machine) -> Path:
     return token
 
 
+@pytest.mark.long
 def test_a_region_joins_with_settings_that_were_written_before(closed: Closed) -> None:
     closed[1].client.xadd("orders:1", {"f": "v"})
     machine = Machine(closed, "new", closed.authority.region(NEW))
@@ -100,6 +101,7 @@ def test_a_region_joins_with_settings_that_were_written_before(closed: Closed) -
             machine.node.end()
 
 
+@pytest.mark.long
 def test_a_thief_of_the_token_does_not_use_it_up(closed: Closed) -> None:
     """It has the certificate of another region, or of an operator."""
     machine = Machine(closed, "new", closed.authority.region(NEW))

@@ -55,6 +55,7 @@ def test_a_node_ends_at_once_and_takes_nothing_apart(node: Node, number: signal.
     assert node.client.xlen("s") == 10
 
 
+@pytest.mark.long
 def test_a_node_that_cannot_serve_takes_nothing_apart_either(node: Node, tmp_path: Path) -> None:
     begin(node)
     elsewhere = tmp_path / "elsewhere"

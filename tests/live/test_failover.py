@@ -371,6 +371,7 @@ def tls_before(ports: Sequence[int], authority: trustme.CA) -> Iterator[list[int
         loop.close()
 
 
+@pytest.mark.long
 def test_the_recipe_takes_a_password_and_tls_and_outlives_a_time_without_regions(
     tmp_path: Path,
 ) -> None:

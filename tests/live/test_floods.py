@@ -169,6 +169,7 @@ def flood(node: Node, stop: threading.Event, sent: list[int]) -> None:
                     break
 
 
+@pytest.mark.long
 def test_wrong_logins_do_not_keep_out_a_client_with_the_right_one(node: Node) -> None:
     """A small one of ``benchmarks.floods``, which compares times."""
     stop, sent = threading.Event(), [0]

@@ -67,6 +67,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_node_ends_with_whoever_was_killed_before_ending_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(TEST_THAT_IS_KILLED)

@@ -169,6 +169,7 @@ def test_both_folders_of_a_region_that_were_used_apart_are_refused_by_name(tmp_p
         assert values_of(first)[2:] == ["copy 1", "copy 2"]
 
 
+@pytest.mark.long
 def test_effects_of_a_lost_folder_are_lost_for_tokens_and_cursors(tmp_path: Path) -> None:
     """An earlier folder is put back, and gives numbers again that clients hold."""
     with running_regions(2, tmp_path) as cluster:

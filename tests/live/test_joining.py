@@ -189,6 +189,7 @@ def test_members_are_known_after_all_were_killed(cluster: Cluster, joiner: Joine
     assert {listed(node)["epoch"] for node in nodes} == {3}
 
 
+@pytest.mark.long
 def test_a_token_is_of_one_node(cluster: Cluster, joiner: Joiner) -> None:
     assert joiner.add(cluster[1]).returncode == 0
     joiner.launch(cluster[1])
@@ -217,6 +218,7 @@ def test_a_second_machine_is_refused_while_the_first_one_joins(
     joiner.wait_until_active(cluster[1])
 
 
+@pytest.mark.long
 def test_tokens_that_are_over_or_wrong_are_refused(cluster: Cluster, joiner: Joiner) -> None:
     assert joiner.add(cluster[1], "--hours", "0.01").returncode == 0
     wrong = joiner.token.with_name("wrong.token")
@@ -227,6 +229,7 @@ def test_tokens_that_are_over_or_wrong_are_refused(cluster: Cluster, joiner: Joi
     assert "cannot be read" in joiner.refused(cluster[1], token=Path("missing"))
 
 
+@pytest.mark.long
 def test_a_region_that_did_not_join_is_taken_back_and_its_number_is_gone(
     cluster: Cluster, joiner: Joiner
 ) -> None:
@@ -255,6 +258,7 @@ def test_a_refused_add_leaves_no_token(cluster: Cluster, joiner: Joiner) -> None
     assert joiner.token.read_text() == "precious"
 
 
+@pytest.mark.long
 def test_a_folder_that_is_not_empty_does_not_join(cluster: Cluster, joiner: Joiner) -> None:
     assert joiner.add(cluster[1]).returncode == 0
     joiner.node.folder.mkdir()
@@ -294,6 +298,7 @@ def test_a_region_moves_to_another_address_without_restarts_of_the_others(
     assert cluster[1].link(3).address == moved
 
 
+@pytest.mark.long
 def test_a_join_that_fails_here_does_not_use_up_the_token(cluster: Cluster, joiner: Joiner) -> None:
     assert joiner.add(cluster[1]).returncode == 0
     taken = joiner.node.config.with_name("taken.toml")
@@ -304,6 +309,7 @@ def test_a_join_that_fails_here_does_not_use_up_the_token(cluster: Cluster, join
     joiner.wait_until_active(cluster[1])
 
 
+@pytest.mark.long
 def test_a_region_joins_at_an_address_of_ipv6(cluster: Cluster, joiner: Joiner) -> None:
     node = joiner.node
     instance = (

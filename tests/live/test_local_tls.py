@@ -110,6 +110,7 @@ def _ask_as_spark(address: str, files: Path) -> None:
         query_pb2_grpc.QueryStub(channel).GetPosition(query_pb2.PositionRequest(), timeout=20)
 
 
+@pytest.mark.long
 def test_certificates_of_another_database_are_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

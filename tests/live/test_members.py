@@ -92,6 +92,7 @@ def test_nothing_is_adopted_while_a_region_is_down(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0
 
 
+@pytest.mark.long
 def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
     cluster: Cluster,
 ) -> None:

@@ -547,6 +547,7 @@ def are_linked(nodes: list[Node]) -> bool:
     return all(one.state == up for node in nodes for one in node.status().links)
 
 
+@pytest.mark.long
 def test_certificates_and_authority_change_under_load(tmp_path: Path) -> None:
     """Leaves; then the runbook of a new authority: bundle, new leaves, the new one alone."""
     with cluster_of(3, tmp_path) as cluster:

@@ -50,6 +50,7 @@ def is_up(cluster: Cluster, puller: int, peer: int) -> Callable[[], bool]:
     return lambda: cluster[puller].link(peer).state == pb.LinkStatus.State.UP
 
 
+@pytest.mark.long
 def test_regions_converge_over_a_slow_network(proxied: Proxied) -> None:
     for proxy in proxied.proxies.values():
         proxy.add_toxic(type="latency", attributes={"latency": 100, "jitter": 50})

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.live.cluster import Node, running_regions, wait_until
 
 BACKLOG_BYTES: Final = 64 << 10
@@ -27,6 +29,7 @@ def write_and_cut(node: Node, key: str) -> None:
         )
 
 
+@pytest.mark.long
 def test_regions_alone_for_longer_than_the_backlog_converge_by_their_logs(tmp_path: Path) -> None:
     with running_regions(
         2, tmp_path, replication_backlog_size=BACKLOG_BYTES, checkpoint_interval_s=0

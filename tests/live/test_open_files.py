@@ -37,6 +37,7 @@ def test_a_node_raises_what_its_shell_allowed_to_what_its_clients_need(tmp_path:
         assert node.client.config_get("maxclients") == {"maxclients": "10000"}
 
 
+@pytest.mark.long
 def test_more_clients_than_files_are_refused_as_redis_does(tmp_path: Path) -> None:
     with running_regions(1, tmp_path, program=NODE_PROGRAM) as cluster:
         node = cluster[1]
@@ -52,6 +53,7 @@ def test_more_clients_than_files_are_refused_as_redis_does(tmp_path: Path) -> No
         node.client.config_set("maxclients", SOFT - FILES_SPARE)
 
 
+@pytest.mark.long
 def test_a_node_that_may_open_few_files_says_so_and_takes_fewer_clients(tmp_path: Path) -> None:
     with cluster_of(1, tmp_path, program=NODE_PROGRAM) as cluster:
         cluster.configure()

@@ -235,6 +235,7 @@ def test_a_paused_link_carries_no_publications(two_regions: Cluster) -> None:
         assert there.next() == b"after"
 
 
+@pytest.mark.long
 def test_a_subscriber_that_does_not_read_is_cut_off_in_its_region_only(
     two_regions: Cluster,
 ) -> None:
@@ -276,6 +277,7 @@ def proxied(tmp_path: Path, toxiproxy: Toxiproxy) -> Iterator[Proxied]:
         yield Proxied(cluster, toxiproxy)
 
 
+@pytest.mark.long
 def test_only_publications_during_a_cut_of_the_link_are_lost(
     proxied: Proxied,
 ) -> None:

@@ -49,6 +49,7 @@ def test_effects_of_a_dead_region_spread_from_one_member_to_all(cluster: Cluster
     assert [link.peer for link in cluster[1].status().links] == [2]
 
 
+@pytest.mark.long
 def test_the_node_of_a_removed_region_hears_of_it_and_takes_no_writes(cluster: Cluster) -> None:
     cluster.converge()
     cluster[3].end(signal.SIGKILL)
@@ -112,6 +113,7 @@ def test_a_dead_region_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
         joiner.node.end(signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_of_two_regions_one_goes_on_alone(tmp_path: Path) -> None:
     with running_regions(2, tmp_path) as cluster:
         cluster[2].client.xadd("s", {"n": "1"})

@@ -38,6 +38,7 @@ def field_of(node: Node) -> bytes:
     return found
 
 
+@pytest.mark.long
 def test_a_damaged_stream_is_replaced_while_clients_write(tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     with cluster_of(3, tmp_path) as cluster:

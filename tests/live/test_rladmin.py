@@ -198,6 +198,7 @@ def shell(node: Node, home: Path) -> Iterator[Terminal]:
         yield terminal
 
 
+@pytest.mark.long
 def test_the_shell_completes_what_the_regions_have_and_outlives_one(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ def test_groups_are_handed_over_and_nothing_comes_twice(cluster: Cluster) -> Non
     assert [fields[b"n"] for _, fields in found] == [b"4", b"5"]
 
 
+@pytest.mark.long
 def test_a_region_whose_effects_do_not_arrive_takes_writes_again(cluster: Cluster) -> None:
     cluster.converge()
     cluster[2].set_links(paused=True)

@@ -210,6 +210,7 @@ def test_status_tells_of_memory_and_disk_and_whom_the_log_is_kept_for(node: Node
     assert not storage.kept
 
 
+@pytest.mark.long
 def test_used_memory_follows_what_the_system_counts(node: Node) -> None:
     """Within 15 per cent, before and after a hundred thousand entries."""
     before = node.client.info("memory")["used_memory"]

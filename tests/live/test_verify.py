@@ -126,6 +126,7 @@ def test_a_field_that_was_changed_on_disk_is_named(tmp_path: Path) -> None:
             assert f"repair: {repair} {region} --source {source} --dry-run" in run.stdout
 
 
+@pytest.mark.long
 def test_regions_with_equal_vectors_are_not_equal_before_they_are_compared(
     tmp_path: Path,
 ) -> None:

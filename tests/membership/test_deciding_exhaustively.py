@@ -31,6 +31,7 @@ def test_two_remove_each_other_in_every_order() -> None:
     check(3, EACH_OTHER, Faults(proposals=2, crashes=1, deaths=1), states_min=1000)
 
 
+@pytest.mark.long
 def test_two_remove_each_other_while_a_folder_is_restored() -> None:
     check(3, EACH_OTHER, Faults(proposals=2, restores=1), states_min=4000)
 
@@ -42,6 +43,7 @@ def test_folders_are_restored_one_after_the_other() -> None:
     check(3, EACH_OTHER, Faults(proposals=2, restores=2), states_min=30_000)
 
 
+@pytest.mark.long
 def test_four_members_in_every_order() -> None:
     check(4, EACH_OTHER, Faults(proposals=2), states_min=2000)
 

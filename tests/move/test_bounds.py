@@ -61,6 +61,7 @@ def test_the_number_of_entries_follows_their_size(
     assert next_count(count, entries=entries, page_bytes=page_bytes) == wanted
 
 
+@pytest.mark.long
 def test_a_page_beyond_the_bound_of_a_reply_is_read_in_smaller_pieces(
     old: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

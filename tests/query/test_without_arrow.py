@@ -53,6 +53,7 @@ def test_a_node_without_arrow_serves_all_but_scans(cluster: Cluster) -> None:
     assert node.client.xlen("s") == 2
 
 
+@pytest.mark.long
 def test_a_port_for_spark_without_arrow_stops_the_start(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

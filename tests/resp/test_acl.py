@@ -778,6 +778,7 @@ def test_a_refused_push_says_where_the_fault_lies(aclfile: Path) -> None:
     assert accounts.count_and_hash() == before
 
 
+@pytest.mark.long
 def test_a_hash_shows_a_difference_and_eight_bits_of_a_password() -> None:
     def hashed(*rules: bytes) -> str:
         accounts = Accounts(Users(), settings_of())

@@ -16,13 +16,11 @@ from crdtstream.scenario.rows import Calls, Settings, Sync
 from crdtstream.scenario.runner import run
 from crdtstream.scenario.scenario import Scenario, scenario_files
 from crdtstream.scenario.simulated import Simulator
-from tests.conftest import ROOT, free_base_port
+from tests.conftest import ROOT, free_base_port, seeds
 
 SCENARIOS = ROOT / "scenarios"
 PATHS = scenario_files(SCENARIOS)
 LIVE_PATHS = [path for path in PATHS if not Scenario.load(path).script.simulator_only]
-# Of more seeds, `make test-long` runs some and `make soak` many.
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 8))]
 AA_TABLES = (
     "both-regions-write",
     "del-is-observed-remove",
@@ -41,7 +39,7 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=name_of)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(8, few=2))
 def test_scenario(path: Path, seed: int) -> None:
     """Replies do not depend on the order in which one sync delivers what it delivers."""
     scenario = Scenario.load(path)
@@ -199,6 +197,7 @@ class RealClockSimulator(Simulator):
         super().set_clocks(shifted)
 
 
+@pytest.mark.long
 def test_written_ids_stand_in_for_generated_ones() -> None:
     for path in PATHS:
         scenario = Scenario.load(path)

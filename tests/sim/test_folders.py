@@ -12,6 +12,7 @@ from crdtstream.sim.folder_making import FOLDERS_FROM, FolderMaker
 from crdtstream.sim.folders import FolderPlan
 from crdtstream.sim.replaying import run
 from crdtstream.sim.seeds import first_failing, processes_for
+from tests.conftest import seeds
 from tests.planted.planting import planted
 
 SEEDS = 12
@@ -19,7 +20,7 @@ STEPS = 120
 SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS, few=3))
 def test_a_number_stands_for_one_effect_whichever_folder_is_used(seed: int) -> None:
     """I23"""
     _, failure = FolderMaker(FOLDERS_FROM + seed).run(STEPS)
@@ -34,12 +35,14 @@ def test_folders_are_used_in_turns_in_many_histories() -> None:
     assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
 
 
+@pytest.mark.long
 def test_a_history_of_folders_runs_again_as_it_was_made() -> None:
     maker = FolderMaker(FOLDERS_FROM)
     steps, failure = maker.run(STEPS)
     assert run(maker.plan, steps) == failure
 
 
+@pytest.mark.long
 @pytest.mark.pure
 def test_the_command_shortens_saves_and_replays_a_history_of_folders(tmp_path: Path) -> None:
     saved = tmp_path / "short.json"

@@ -18,11 +18,10 @@ from crdtstream.sim.replaying import maker_of, run, shorten
 from crdtstream.sim.seeds import first_failing, processes_for
 from crdtstream.sim.sizes import LARGE_FROM
 from crdtstream.sim.violation import Failure
-from tests.conftest import ROOT
+from tests.conftest import ROOT, seeds
 from tests.planted.planting import BUGS, planted
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
-SEEDS = 25
 STEPS = 400
 # Of worlds whose members change, which have much more in each step.
 MEMBERS_STEPS = 100
@@ -30,28 +29,10 @@ MEMBERS_STEPS = 100
 FOLDERS_STEPS = 120
 # Within this many seeds, from the one that it names, each planted bug is noticed.
 SEEDS_FOR_A_BUG = 20
-# Noticed after several seeds, or by long histories: a second and more each.
-SLOWLY_NOTICED = {
-    "a-cut-is-named-as-it-is-now",
-    "a-folder-begins-without-asking",
-    "a-removed-region-takes-writes",
-    "a-seal-is-final-while-others-lack-something",
-    "a-string-s-deadline-is-the-key-s",
-    "acks-from-logged",
-    "delete-keeps-the-last-id",
-    "dot-reused-after-a-lost-tail",
-    "frontier-as-a-maximum",
-    "nobody-is-asked-for-a-removed-region",
-    "numbering-does-not-go-on-behind-a-merge",
-    "stability-before-own-component",
-    "who-joins-is-told-the-cuts",
-    "words-do-not-end-with-their-incarnation",
-}
-assert BUGS.keys() >= SLOWLY_NOTICED
 SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(25, few=6))
 def test_every_invariant_holds(seed: int) -> None:
     _, failure = Maker(seed).run(STEPS)
     assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
@@ -66,8 +47,8 @@ def test_every_invariant_holds_for_many_seeds() -> None:
 
 @pytest.mark.soak
 def test_every_invariant_holds_with_large_sizes() -> None:
-    seeds = max(10, SOAK_SEEDS // 10)
-    failing = first_failing(LARGE_FROM, seeds, STEPS, jobs=processes_for(seeds))
+    count = max(10, SOAK_SEEDS // 10)
+    failing = first_failing(LARGE_FROM, count, STEPS, jobs=processes_for(count))
     assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
 
 
@@ -87,14 +68,8 @@ def test_a_planted_bug_that_seeds_seldom_meet_is_noticed(name: str) -> None:
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.long] if name in SLOWLY_NOTICED else [])
-        for name, bug in sorted(BUGS.items())
-        if not bug.history
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(name for name, bug in BUGS.items() if not bug.history))
 def test_a_planted_bug_is_noticed(name: str) -> None:
     bug = BUGS[name]
     found = []
@@ -123,6 +98,7 @@ def test_one_seed_makes_one_history() -> None:
     assert Maker(8).run(100)[0] != first.run(100)[0]
 
 
+@pytest.mark.long
 def test_a_history_does_not_depend_on_the_order_of_hashes() -> None:
     """Regions are processes, and each has a seed of its own for them."""
     program = """
@@ -186,6 +162,7 @@ def invoked(*words: str) -> Result:
     return CliRunner().invoke(program(), words, prog_name="crdtstream")
 
 
+@pytest.mark.long
 @pytest.mark.pure
 def test_the_command_prints_seed_step_and_a_history_that_replays(tmp_path: Path) -> None:
     path = tmp_path / "short.json"
@@ -211,6 +188,7 @@ def test_the_command_says_what_it_ran() -> None:
     assert "seeds 5 to 6, 50 steps each: every invariant held" in result.output
 
 
+@pytest.mark.long
 @pytest.mark.pure
 def test_several_processes_find_the_lowest_seed_that_fails() -> None:
     with planted("plan-passes-over-a-dot"):
@@ -219,6 +197,7 @@ def test_several_processes_find_the_lowest_seed_that_fails() -> None:
         assert first_failing(0, 20, STEPS, jobs=2) == alone
 
 
+@pytest.mark.long
 @pytest.mark.pure
 def test_a_seed_that_fails_in_another_process_is_shortened_and_printed() -> None:
     words = ("simulate", "--seed", "0", "--seeds", "4", "--steps", "50")

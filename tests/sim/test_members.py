@@ -11,14 +11,14 @@ from crdtstream.sim.history import History, Plan
 from crdtstream.sim.making import MEMBERS_FROM, Maker
 from crdtstream.sim.seeds import first_failing, processes_for
 from crdtstream.store.log import Fsync
+from tests.conftest import seeds
 
-SEEDS = 25
 STEPS = 100
 SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 
 
-@pytest.mark.parametrize("seed", range(MEMBERS_FROM, MEMBERS_FROM + SEEDS))
+@pytest.mark.parametrize("seed", seeds(25, first=MEMBERS_FROM, few=6))
 def test_every_invariant_holds_while_members_change(seed: int) -> None:
     _, failure = Maker(seed).run(STEPS)
     assert failure is None, f"again: crdtstream simulate --seed {seed} --steps {STEPS}"
@@ -26,9 +26,9 @@ def test_every_invariant_holds_while_members_change(seed: int) -> None:
 
 @pytest.mark.soak
 def test_every_invariant_holds_for_many_seeds_in_which_members_change() -> None:
-    seeds = max(10, SOAK_SEEDS // 5)
-    jobs = processes_for(seeds)
-    failing = first_failing(MEMBERS_FROM + 1_000_000, seeds, STEPS, jobs=jobs)
+    count = max(10, SOAK_SEEDS // 5)
+    jobs = processes_for(count)
+    failing = first_failing(MEMBERS_FROM + 1_000_000, count, STEPS, jobs=jobs)
     assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
 
 

@@ -48,6 +48,7 @@ def run(*words: str) -> Result:
 # --- Without Spark ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_program_does_not_load_spark() -> None:
     check = (
         "import sys; from crdtstream.cli.start import program; program();"
@@ -57,6 +58,7 @@ def test_program_does_not_load_spark() -> None:
     assert said.stdout.strip() == "[]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("job", JOBS)
 def test_without_java_one_line_says_what_to_install(
     job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

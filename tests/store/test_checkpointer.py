@@ -4,6 +4,8 @@ import asyncio
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId, make_id
 from crdtstream.core.replica import Replica
@@ -27,6 +29,7 @@ def append(replica: Replica, first: int) -> None:
         replica.append(b"key %d" % number, make_id(2_000, 1), fields)
 
 
+@pytest.mark.long
 async def test_a_checkpoint_is_whole_though_every_turn_is_over_at_once(tmp_path: Path) -> None:
     """On a busy machine the processor may be taken away between any two steps of a turn."""
     log = await SqliteLog.open(tmp_path, region=R1, database_id="crdb", fsync=Fsync.ALWAYS)

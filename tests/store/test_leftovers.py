@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES_A_LOG = """
 from crdtstream.core.ids import RegionId
@@ -23,6 +25,7 @@ async def test_fails(tmp_path):
 """
 
 
+@pytest.mark.long
 def test_a_log_that_a_failed_test_left_open_keeps_nobody_waiting(tmp_path: Path) -> None:
     test = tmp_path / "test_leaves_a_log.py"
     test.write_text(LEAVES_A_LOG)

@@ -123,6 +123,7 @@ EVERY_COPY = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fsync", "copy", "is_other_boot"), EVERY_COPY)
 async def test_damage_in_the_middle_is_refused_in_every_copy(
     tmp_path: Path,

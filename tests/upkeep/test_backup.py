@@ -359,6 +359,7 @@ def nested(backup: Path) -> None:
     (backup / MANIFEST).write_text("[" * 100_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "text"),
     [

@@ -79,6 +79,7 @@ def some(size: int, seed: int) -> list[int]:
     return random.Random(seed).sample(range(size), min(SAMPLES, size))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_some_flips_of_a_stopped_folder(tmp_path: Path, seed: int) -> None:
     folder = golden(tmp_path / "folder")
@@ -96,6 +97,7 @@ async def test_some_flips_of_a_folder_of_this_format(tmp_path: Path, seed: int) 
     assert missed(folder, LOG_FILE, [*places, *range(at - 100, at + 100)], seed) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 async def test_some_flips_of_a_wal(tmp_path: Path, seed: int) -> None:
     folder = await killed(tmp_path / "folder")
