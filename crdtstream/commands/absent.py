@@ -2,7 +2,7 @@
 
 from typing import Final, NoReturn
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.reply import CommandError, Reply, RespMap
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
@@ -37,7 +37,7 @@ def function_list(_replica: Replica, _now: Millis, argv: list[bytes]) -> Reply:
     for word in words:
         option = word.lower()
         if option not in {b"libraryname", b"withcode"} - given:
-            raise CommandError(f"ERR Unknown argument {shown(word)}")
+            raise CommandError(f"ERR Unknown argument {as_sent(word)}")
         given.add(option)
         if option == b"libraryname" and next(words, None) is None:
             raise CommandError("ERR library name argument was not given")

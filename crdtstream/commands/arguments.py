@@ -158,5 +158,10 @@ def interval_end(text: bytes) -> StreamId:
 
 
 def shown(text: bytes) -> str:
-    """A client's bytes inside an error text."""
+    """A client's bytes for people, in lists and logs."""
     return text.decode("utf-8", "backslashreplace")
+
+
+def as_sent(text: bytes) -> str:
+    """A client's bytes in the text of a CommandError, whose reply has the same bytes."""
+    return text.decode("utf-8", "surrogateescape")

@@ -6,7 +6,7 @@ Then clients see the stream: so a command asks for a string only if it finds no 
 
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import Millis
@@ -73,7 +73,7 @@ def group_of(stream: Stream, key: bytes, name: bytes) -> Group:
     group = stream.groups.get(name)
     if group is None:
         raise CommandError(
-            f"NOGROUP No such consumer group '{shown(name)}' for key name '{shown(key)}'"
+            f"NOGROUP No such consumer group '{as_sent(name)}' for key name '{as_sent(key)}'"
         )
     return group
 
@@ -91,5 +91,7 @@ def group_or_error(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, G
     """The stream and its group, or NOGROUP as XPENDING, XCLAIM and XAUTOCLAIM say it."""
     found = group_or_none(replica, key, name)
     if found is None:
-        raise CommandError(f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}'")
+        raise CommandError(
+            f"NOGROUP No such key '{as_sent(key)}' or consumer group '{as_sent(name)}'"
+        )
     return found

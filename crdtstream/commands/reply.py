@@ -17,10 +17,16 @@ Wants: TypeAlias = frozenset[tuple[bytes, bytes, int | None]]
 
 
 class CommandError(Exception):
-    """An error reply.  The text begins with its RESP prefix (``ERR``, ``NOGROUP`` …)."""
+    """An error reply.
+
+    Attributes:
+        text: begins with its RESP prefix (``ERR``, ``NOGROUP`` …).  Bytes of a client that are no
+            UTF-8 stand in it as ``as_sent`` reads them; ``str`` has them escaped, for all others.
+    """
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        sent = b"" if text.isascii() else text.encode("utf-8", "surrogateescape")
+        super().__init__(sent.decode("utf-8", "backslashreplace") or text)
         self.text = text
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.reply import CommandError, Reply, Status
 
 # How much of an unknown word an error repeats.
@@ -19,5 +19,5 @@ def bad_subcommand(argv: list[bytes]) -> CommandError:
     """An option that the subcommand does not know, or too many or too few."""
     return CommandError(
         "ERR unknown subcommand or wrong number of arguments for "
-        f"'{shown(argv[1][:SHOWN_BYTES_MAX])}'. Try {shown(argv[0]).upper()} HELP."
+        f"'{as_sent(argv[1][:SHOWN_BYTES_MAX])}'. Try {as_sent(argv[0]).upper()} HELP."
     )

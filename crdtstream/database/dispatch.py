@@ -8,7 +8,7 @@ XGROUP CREATE   the container, and then ``xgroup|create``
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.command import Command
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.commands.subcommands import SHOWN_BYTES_MAX
@@ -71,8 +71,8 @@ class Dispatch:
             if handler is not None:
                 return handler
             return CommandError(
-                f"ERR unknown subcommand '{shown(argv[1][:SHOWN_BYTES_MAX])}'. "
-                f"Try {shown(name).upper()} HELP."
+                f"ERR unknown subcommand '{as_sent(argv[1][:SHOWN_BYTES_MAX])}'. "
+                f"Try {as_sent(name).upper()} HELP."
             )
         handler = self._handlers.get(name)
         return handler if handler is not None and b"|" not in name else _unknown_command(argv)
@@ -110,11 +110,13 @@ def _handler(command: AnyCommand, stats: CallStatistics) -> Handler:
 
 def _unknown_command(argv: list[bytes]) -> CommandError:
     """Redis's words: the name and the arguments that fit into 128 bytes."""
-    arguments = ""
+    arguments = b""
     for argument in argv[1:]:
         left = SHOWN_BYTES_MAX - len(arguments)
         if left <= 0:
             break
-        arguments += f"'{shown(argument[:left])}' "
-    name = shown(argv[0][:SHOWN_BYTES_MAX])
-    return CommandError(f"ERR unknown command '{name}', with args beginning with: {arguments}")
+        arguments += b"'%b' " % argument[:left]
+    name = as_sent(argv[0][:SHOWN_BYTES_MAX])
+    return CommandError(
+        f"ERR unknown command '{name}', with args beginning with: {as_sent(arguments)}"
+    )

@@ -2,6 +2,7 @@
 
 import pytest
 
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.reply import (
     OK,
     CommandError,
@@ -58,5 +59,8 @@ def test_line_ends_do_not_break_an_error_line() -> None:
     assert encoded(CommandError("ERR a\r\n+OK\r\n"), 2) == b"-ERR a  +OK  \r\n"
 
 
-def test_unencodable_text_in_an_error_is_escaped() -> None:
-    assert encoded(CommandError("ERR \udcff"), 2) == b"-ERR \\udcff\r\n"
+def test_bytes_of_a_client_stand_in_an_error_as_it_sent_them() -> None:
+    error = CommandError("ERR no " + as_sent(b"caf\xe9"))
+    assert encoded(error, 2) == b"-ERR no caf\xe9\r\n"
+    # Logs, pages and gRPC have letters only.
+    assert str(error) == "ERR no caf\\xe9"

@@ -7,7 +7,7 @@ frontier, so that nothing is skipped and some of it comes again (``rules`` 13).
 
 from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, parse_i64, shown
+from crdtstream.commands.arguments import SYNTAX_ERROR, as_sent, parse_i64, shown
 from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.effects import EPOCH_MAX, Mode, SetGroupMode
@@ -92,7 +92,7 @@ def _arguments(argv: list[bytes]) -> tuple[Mode, RegionId | None, bool]:
         mode = Mode(shown(words.pop(0)).lower())
     except ValueError as error:
         raise CommandError(
-            f"ERR Unknown mode '{shown(argv[4][:128])}': "
+            f"ERR Unknown mode '{as_sent(argv[4][:128])}': "
             "at-least-once, home <region> or partitioned"
         ) from error
     home = None
@@ -120,11 +120,11 @@ def _refusal(name: bytes, group: Group) -> str:
     again = "what is not yet acknowledged in a row is then handed out again"
     if group.mode.mode is Mode.HOME:
         return (
-            f"ERR Region {group.home} is the home of group '{shown(name)}' and must hand over: "
+            f"ERR Region {group.home} is the home of group '{as_sent(name)}' and must hand over: "
             f"give the command there or, if that region is lost, add FORCE; {again}"
         )
     return (
-        f"ERR Group '{shown(name)}' is partitioned and every region owns a lane of it: "
+        f"ERR Group '{as_sent(name)}' is partitioned and every region owns a lane of it: "
         f"add FORCE; {again}"
     )
 

@@ -10,11 +10,11 @@ from typing import Final, TypeAlias
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
+    as_sent,
     integer,
     interval_start,
     parse_i64,
     plain_ids,
-    shown,
     strict_id,
 )
 from crdtstream.commands.groups.delivery import require_home
@@ -251,7 +251,7 @@ def _claim_option(options: _ClaimOptions, argv: list[bytes], at: int, now: Milli
         if option == b"lastid":
             options.last_id = strict_id(value)
             return 2
-    raise CommandError(f"ERR Unrecognized XCLAIM option '{shown(argv[at])}'")
+    raise CommandError(f"ERR Unrecognized XCLAIM option '{as_sent(argv[at])}'")
 
 
 def _note_claim(replica: Replica, group: Group, change: Claim) -> None:

@@ -7,7 +7,7 @@ is read again, acknowledged and given back there in any mode.
 
 from collections.abc import Iterable
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.effects import Mode
 from crdtstream.core.groups.group import Group
@@ -24,9 +24,10 @@ def require_home(region: RegionId, key: bytes, name: bytes, group: Group) -> Non
     """
     home = group.home
     if group.mode.mode is Mode.HOME and home != region:
+        group_name, key_name = as_sent(name), as_sent(key)
         raise CommandError(
-            f"NOTHOME Group '{shown(name)}' of key '{shown(key)}' is handed out by region {home} "
-            f"only: read it there, or move it with CRDT.XGROUP SETMODE {shown(key)} {shown(name)} "
+            f"NOTHOME Group '{group_name}' of key '{key_name}' is handed out by region {home} "
+            f"only: read it there, or move it with CRDT.XGROUP SETMODE {key_name} {group_name} "
             f"home {region} (there, or here with FORCE if region {home} is lost)"
         )
 

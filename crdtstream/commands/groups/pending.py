@@ -11,12 +11,12 @@ from typing import assert_never
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
+    as_sent,
     ascending_ids,
     integer,
     interval_end,
     interval_start,
     parse_i64,
-    shown,
     strict_ids,
 )
 from crdtstream.commands.lookup import group_or_error, group_or_none
@@ -224,7 +224,7 @@ def _nack_option(options: _NackOptions, argv: list[bytes], at: int) -> int:
             if len(options.ids) < count:
                 raise CommandError("ERR number of IDs doesn't match numids")
             return 2 + count
-    raise CommandError(f"ERR Unrecognized XNACK option '{shown(argv[at])}'")
+    raise CommandError(f"ERR Unrecognized XNACK option '{as_sent(argv[at])}'")
 
 
 def lanes_with(stream: Stream, group: Group, entry_id: StreamId, *, force: bool) -> list[RegionId]:

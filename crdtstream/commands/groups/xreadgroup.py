@@ -6,7 +6,7 @@ from itertools import chain, islice, repeat
 from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
-from crdtstream.commands.arguments import shown, strict_id
+from crdtstream.commands.arguments import as_sent, strict_id
 from crdtstream.commands.groups.delivery import lanes_handed_out, require_home
 from crdtstream.commands.lookup import group_or_none
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply
@@ -95,7 +95,7 @@ def _require_group(replica: Replica, key: bytes, name: bytes) -> tuple[Stream, G
     found = group_or_none(replica, key, name)
     if found is None:
         raise CommandError(
-            f"NOGROUP No such key '{shown(key)}' or consumer group '{shown(name)}' "
+            f"NOGROUP No such key '{as_sent(key)}' or consumer group '{as_sent(name)}' "
             "in XREADGROUP with GROUP option"
         )
     return found

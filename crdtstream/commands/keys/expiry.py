@@ -9,7 +9,7 @@ when it meets (``rules`` 7).
 from collections.abc import Collection
 from typing import Final
 
-from crdtstream.commands.arguments import I64_MAX, I64_MIN, integer, shown
+from crdtstream.commands.arguments import I64_MAX, I64_MIN, as_sent, integer
 from crdtstream.commands.keys.deleting import delete_key
 from crdtstream.commands.lookup import deadline_of, exists
 from crdtstream.commands.reply import CommandError, Reply
@@ -83,7 +83,7 @@ def _conditions(words: list[bytes]) -> frozenset[bytes]:
     conditions = set()
     for word in words:
         if word.lower() not in _CONDITIONS:
-            raise CommandError(f"ERR Unsupported option {shown(word)}")
+            raise CommandError(f"ERR Unsupported option {as_sent(word)}")
         conditions.add(word.lower())
     if b"nx" in conditions and len(conditions) > 1:
         raise CommandError("ERR NX and XX, GT or LT options at the same time are not compatible")
@@ -96,7 +96,7 @@ def _deadline(argv: list[bytes], *, unit_ms: int, base: Millis) -> Millis:
     """Deadline that the command sets, in milliseconds since the epoch; it may have passed."""
     asked_ms = integer(argv[2]) * unit_ms
     if not I64_MIN <= asked_ms <= I64_MAX - base:
-        raise CommandError(f"ERR invalid expire time in '{shown(argv[0].lower())}' command")
+        raise CommandError(f"ERR invalid expire time in '{as_sent(argv[0].lower())}' command")
     return Millis(asked_ms + base)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from crdtstream.commands.arguments import I64_MAX, integer, shown
+from crdtstream.commands.arguments import I64_MAX, as_sent, integer
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
 
@@ -33,5 +33,5 @@ class DeadlineOption:
         number = integer(self.number)
         base = now if from_now else 0
         if not 0 < number <= (I64_MAX - base) // unit_ms:
-            raise CommandError(f"ERR invalid expire time in '{shown(command.lower())}' command")
+            raise CommandError(f"ERR invalid expire time in '{as_sent(command.lower())}' command")
         return Millis(number * unit_ms + base)

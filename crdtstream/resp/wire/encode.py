@@ -31,7 +31,7 @@ _NULL_ARRAY: Final = b"*-1\r\n"
 def encode_error(text: str) -> bytes:
     """An error line.  Line ends inside the text would end it early and become blanks."""
     line = text.replace("\r", " ").replace("\n", " ")
-    return b"-%b\r\n" % line.encode("utf-8", "backslashreplace")
+    return b"-%b\r\n" % line.encode("utf-8", "surrogateescape")
 
 
 def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:

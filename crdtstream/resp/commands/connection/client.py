@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, integer, shown, timeout_ms
+from crdtstream.commands.arguments import SYNTAX_ERROR, as_sent, integer, shown, timeout_ms
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, RespSet, Verbatim
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
@@ -175,7 +175,7 @@ class ClientCommands:
         """CLIENT SETINFO LIB-NAME|LIB-VER value; client libraries send it when they connect."""
         option = argv[2].lower()
         if option not in (b"lib-name", b"lib-ver"):
-            raise CommandError(f"ERR Unrecognized option '{shown(argv[2])}'")
+            raise CommandError(f"ERR Unrecognized option '{as_sent(argv[2])}'")
         if not is_name(argv[3]):
             raise CommandError(
                 f"ERR {option.decode()} cannot contain spaces, newlines or special characters."

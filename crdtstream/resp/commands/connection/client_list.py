@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, integer, parse_i64, shown
+from crdtstream.commands.arguments import I64_MAX, SYNTAX_ERROR, as_sent, integer, parse_i64, shown
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis
 from crdtstream.database.acl.users import Users
@@ -85,7 +85,7 @@ def of_ids(texts: list[bytes]) -> Filter:
 def of_type(text: bytes) -> Filter:
     kind = text.lower()
     if kind not in CLIENT_TYPES:
-        raise CommandError(f"ERR Unknown client type '{shown(text)}'")
+        raise CommandError(f"ERR Unknown client type '{as_sent(text)}'")
     return lambda connection: kind == (b"pubsub" if connection.session.subscriptions else b"normal")
 
 

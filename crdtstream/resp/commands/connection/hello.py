@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from crdtstream.commands.arguments import SYNTAX_ERROR, only_database, parse_i64, shown
+from crdtstream.commands.arguments import SYNTAX_ERROR, as_sent, only_database, parse_i64
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap, Status
 from crdtstream.core.ids import Millis
@@ -189,5 +189,5 @@ def _hello_options(argv: list[bytes]) -> tuple[tuple[bytes, bytes] | None, bytes
                     raise CommandError(BAD_NAME)
                 at += 2
             case _:
-                raise CommandError(f"ERR Syntax error in HELLO option '{shown(argv[at])}'")
+                raise CommandError(f"ERR Syntax error in HELLO option '{as_sent(argv[at])}'")
     return login, name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from crdtstream.aclfiles import PushError
-from crdtstream.commands.arguments import integer, shown
+from crdtstream.commands.arguments import as_sent, integer
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Double, Reply, RespMap, RespSet
 from crdtstream.commands.subcommands import bad_subcommand, help_reply
@@ -152,18 +152,18 @@ class AclCommands:
             return [*all_categories()]
         category = argv[2].lower()
         if category not in all_categories():
-            raise CommandError(f"ERR Unknown category '{shown(argv[2])}'")
+            raise CommandError(f"ERR Unknown category '{as_sent(argv[2])}'")
         return [*commands_of(category)]
 
     def _dryrun(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """ACL DRYRUN user command …: OK, or what the user has no right to."""
         user = self._users.get(argv[2])
         if user is None:
-            raise CommandError(f"ERR User '{shown(argv[2])}' not found")
+            raise CommandError(f"ERR User '{as_sent(argv[2])}' not found")
         request = argv[3:]
         handler = self._database.find(request)
         if isinstance(handler, CommandError):
-            raise CommandError(f"ERR Command '{shown(argv[3])}' not found")
+            raise CommandError(f"ERR Command '{as_sent(argv[3])}' not found")
         arity = handler.arity
         if len(request) != arity and (arity >= 0 or len(request) < -arity):
             raise CommandError(
