@@ -1,4 +1,4 @@
-"""Credentials of the gRPC port: mutual TLS by the current certificates of the node.
+"""Credentials of a gRPC port: TLS by the current certificates of the node, or of the port.
 
 gRPC asks for them at each handshake, in threads of its own.  The answer is made from what stands
 in memory, and only if there is a newer set: a handshake never waits for a file.
@@ -14,13 +14,19 @@ from crdtstream.certificates.node_files import CertificateSet
 from crdtstream.certificates.watching import Certificates
 
 
-def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Credentials that follow the certificates; every caller must show one."""
+def server_credentials(
+    certificates: Certificates, *, asks_callers: bool = True
+) -> grpc.ServerCredentials:
+    """Credentials that follow the certificates.
+
+    Args:
+        asks_callers: every caller must show one that the authorities signed.
+    """
     first = certificates.current
     configurations = _Configurations(certificates, first.version)
     # gRPC takes None from it, too, which its types leave out.
     newer = cast("Callable[[], grpc.ServerCertificateConfiguration]", configurations.newer)
-    return grpc.dynamic_ssl_server_credentials(_configuration(first), newer, True)
+    return grpc.dynamic_ssl_server_credentials(_configuration(first), newer, asks_callers)
 
 
 class _Configurations:
@@ -42,5 +48,5 @@ class _Configurations:
 
 def _configuration(used: CertificateSet) -> "grpc.ServerCertificateConfiguration":
     return grpc.ssl_server_certificate_configuration(
-        [(used.key, used.certificates)], root_certificates=used.ca
+        [(used.key, used.certificates)], root_certificates=used.ca or None
     )

@@ -228,7 +228,9 @@ class Node:
                 grpc_port(settings, tasks, grpc, engine, logins=logins, callers=services.callers)
             )
             await serving.enter_async_context(
-                query_port(settings.query, tasks, grpc.query, engine, logins=logins)
+                query_port(
+                    settings.query, tasks, grpc.query, engine, logins=logins, reload=self._reload
+                )
             )
             if certificates is not None:
                 for watching in (certificates.run(), certificates.reload_at(self._reload)):

@@ -5,7 +5,6 @@ Each is a context: inside it the port is served, and at its end the calls on it 
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,8 @@ from crdtstream.access.logins import Logins, region_or_user
 from crdtstream.access.server_credentials import server_credentials
 from crdtstream.access.shown import ShownCertificates
 from crdtstream.admin.service import AdminService
+from crdtstream.certificates.errors import CertificateError
+from crdtstream.certificates.node_files import Paths
 from crdtstream.certificates.watching import Certificates
 from crdtstream.database.permits import log_in
 from crdtstream.engine.engine import Engine
@@ -192,11 +193,15 @@ async def query_port(
     engine: Engine,
     *,
     logins: Logins,
+    reload: asyncio.Event,
 ) -> AsyncIterator[None]:
     """The port of ``[query]``, if it is configured.
 
+    Args:
+        reload: its certificate files are to be read now; they are watched as well.
+
     Raises:
-        NodeError: it cannot be listened on, or its certificate cannot be read.
+        NodeError: it cannot be listened on, or its certificates cannot be used.
     """
     if not wanted.port:
         yield
@@ -216,20 +221,26 @@ async def query_port(
     )
     query_pb2_grpc.add_QueryServicer_to_server(query, server)
     address = endpoint(wanted.host, wanted.port)
-    credentials = _tls_credentials(wanted)
+    certificates = await _query_certificates(wanted)
     try:
-        if credentials is None:
+        if certificates is None:
             server.add_insecure_port(address)
         else:
+            asks_callers = wanted.tls_client_ca_file is not None
+            credentials = server_credentials(certificates, asks_callers=asks_callers)
             server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise address_error("query.port", wanted.host, wanted.port) from error
     await server.start()
-    following = tasks.create_task(follow_revoked(engine, shown.end_revoked))
+    watching = [follow_revoked(engine, shown.end_revoked)]
+    if certificates is not None:
+        watching += [certificates.run(), certificates.reload_at(reload)]
+    running = [tasks.create_task(one) for one in watching]
     try:
         yield
     finally:
-        following.cancel()
+        for task in running:
+            task.cancel()
         await server.stop(grace=0.5)
 
 
@@ -265,32 +276,19 @@ async def http_port(
         await serving
 
 
-def _tls_credentials(port: QueryPort) -> grpc.ServerCredentials | None:
-    """Credentials of the port, and what it requires of clients; None without TLS.
+async def _query_certificates(port: QueryPort) -> Certificates | None:
+    """Certificates of the port; None: it has no TLS.
 
     Raises:
-        NodeError: a file cannot be read.
+        NodeError: they cannot be used.
     """
     if port.tls_cert_file is None or port.tls_key_file is None:
         return None
+    paths = Paths(port.tls_cert_file, port.tls_key_file, port.tls_client_ca_file)
     try:
-        key, certificate = port.tls_key_file.read_bytes(), port.tls_cert_file.read_bytes()
-        ca = None if port.tls_client_ca_file is None else port.tls_client_ca_file.read_bytes()
-        # gRPC would report nothing, and then refuse every connection.
-        context = ssl.create_default_context(
-            ssl.Purpose.CLIENT_AUTH, cafile=port.tls_client_ca_file
-        )
-        context.load_cert_chain(port.tls_cert_file, port.tls_key_file, password="")
-    except ssl.SSLError as error:
-        raise NodeError(
-            f"query: {port.tls_cert_file}, {port.tls_key_file}: no certificate (or no CA) and its"
-            f" key in PEM: {error.reason or error}"
-        ) from error
-    except OSError as error:
-        raise NodeError(f"query: {error.filename} cannot be read: {error.strerror}") from error
-    return grpc.ssl_server_credentials(
-        [(key, certificate)], root_certificates=ca, require_client_auth=ca is not None
-    )
+        return await Certificates.open(paths, None)
+    except CertificateError as error:
+        raise NodeError(f"query: {error}") from error
 
 
 def address_error(name: str, host: str, port: int) -> NodeError:

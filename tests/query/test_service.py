@@ -391,14 +391,20 @@ class OwnPort:
         return grpc.secure_channel(self.address, given)
 
 
-@pytest.fixture
-def own_port(tmp_path: Path) -> Iterator[OwnPort]:
+def certified(folder: Path) -> trustme.CA:
+    """Write a certificate, its key and the authority of both into a folder."""
     ca = trustme.CA()
     server = ca.issue_cert("localhost", "127.0.0.1")
-    ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    server.private_key_pem.write_to_path(tmp_path / "key.pem")
-    for pem in server.cert_chain_pems:
-        pem.write_to_path(tmp_path / "cert.pem", append=True)
+    ca.cert_pem.write_to_path(folder / "ca.pem")
+    server.private_key_pem.write_to_path(folder / "key.pem")
+    (folder / "key.pem").chmod(0o600)
+    (folder / "cert.pem").write_bytes(b"".join(pem.bytes() for pem in server.cert_chain_pems))
+    return ca
+
+
+@pytest.fixture
+def own_port(tmp_path: Path) -> Iterator[OwnPort]:
+    ca = certified(tmp_path)
     with cluster_of(1, tmp_path) as cluster:
         cluster.configure()
         node = cluster[1]
@@ -422,6 +428,29 @@ def test_a_port_of_its_own_speaks_tls_and_knows_its_programs(own_port: OwnPort) 
         with channel, pytest.raises(grpc.RpcError) as caught:
             Query(channel).position()
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_port_of_its_own_takes_new_certificates_while_it_serves(
+    own_port: OwnPort, tmp_path: Path
+) -> None:
+    """SIGHUP after all files were replaced: those of the node, and the programs' authority."""
+    with own_port.channel(own_port.ca.issue_cert("analyst")) as channel:
+        assert Query(channel).position().region == 1
+        next_port = OwnPort(own_port.node, own_port.address, certified(tmp_path))
+        assert own_port.node.process is not None
+        own_port.node.process.send_signal(signal.SIGHUP)
+
+        def takes(port: OwnPort) -> bool:
+            with port.channel(port.ca.issue_cert("analyst")) as own:
+                try:
+                    return Query(own).position().region == 1
+                except grpc.RpcError:
+                    return False
+
+        wait_until(lambda: takes(next_port), "the new certificate serves")
+        assert not takes(own_port)
+        # A connection that is there goes on.
+        assert Query(channel).position().region == 1
 
 
 def test_a_port_of_its_own_refuses_a_revoked_certificate(own_port: OwnPort, tmp_path: Path) -> None:
