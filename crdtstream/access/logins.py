@@ -43,6 +43,8 @@ class Door(Enum):
 
     GRPC = "grpc"
     HTTP = "http"
+    # Of Redis clients, with or without TLS.
+    RESP = "resp"
 
 
 class Verdict(Enum):
@@ -75,6 +77,8 @@ class RefusedLogin:
     address: str
 
 
+# At the port of Redis clients.
+JUDGED: Final = (Verdict.WRONG, Verdict.SLOWED)
 REFUSED: Final = (Verdict.MISSING, Verdict.WRONG, Verdict.SLOWED, Verdict.FORBIDDEN)
 
 REASONS: Final = {
@@ -132,7 +136,8 @@ class Logins:
         anonymous: rights of a caller that presents none while none is needed.
 
     Attributes:
-        refused: count by door and verdict, since the node started.
+        refused: count by door and verdict, since the node started.  At the port of Redis clients
+            an AUTH or HELLO is WRONG or SLOWED; commands before a login are not counted.
         slowing: addresses that sent wrong logins; Redis clients' AUTH asks it too.
         on_refused: called for each that is wrong or has no right (ACL LOG).  Attempts without a
             login, and those that were not judged, are only counted.
@@ -206,14 +211,18 @@ class Logins:
             if rights is None or not needs(rights):
                 verdict = Verdict.FORBIDDEN
         if verdict is not Verdict.ADMITTED:
-            self.refused[door, verdict] += 1
-        if verdict is Verdict.WRONG:
-            self._note_wrong(address, door)
+            self.note_refused(door, verdict, address)
         if verdict in (Verdict.WRONG, Verdict.FORBIDDEN):
             given = decode_basic(header)
             user = given[0] if given is not None else b""
             self.on_refused(RefusedLogin(door, verdict, user, what, address))
         return verdict
+
+    def note_refused(self, door: Door, verdict: Verdict, address: str) -> None:
+        """Count a refused login, and log it if it is wrong."""
+        self.refused[door, verdict] += 1
+        if verdict is Verdict.WRONG:
+            self._note_wrong(address, door)
 
     def refused_by_verdict(self) -> dict[Verdict, int]:
         """Count of refused logins at all doors together, by verdict; each verdict is there."""

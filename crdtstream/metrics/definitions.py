@@ -162,9 +162,9 @@ CLIENTS_SUBSCRIBED: Final = _gauge("clients_subscribed", "Clients that listen to
 CONNECTIONS: Final = _counter("connections", "Clients that ever connected, refused ones too.")
 LOGINS_REFUSED: Final = _counter(
     "logins_refused",
-    "gRPC calls and HTTP requests that were refused for their login: `missing` (none was given),"
-    " `wrong`, `slowed` (not judged: too many wrong ones came from that address), or `forbidden`"
-    " (right, and the user has no right to it).",
+    "Refused logins, by port. `wrong`: user or password. `slowed`: not judged, as too many wrong"
+    " ones came from that address. Of gRPC calls and HTTP requests also `missing` (none was given)"
+    " and `forbidden` (right, and the user has no right to it). `resp`: AUTH and HELLO.",
     *("port", "reason"),
 )
 PEER_AUTH_FAILURES: Final = _counter(

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import nan
 from typing import Final, TypeAlias
 
-from crdtstream.access.logins import REFUSED, Door
+from crdtstream.access.logins import JUDGED, REFUSED, Door
 from crdtstream.core.clock import VersionVector, missing
 from crdtstream.database.statistics import CallStatistics
 from crdtstream.metrics import definitions as d
@@ -162,7 +162,7 @@ class Figures:
             d.LOGINS_REFUSED: lambda: [
                 Reading(self._parts.logins.refused[door, verdict], (door.value, verdict.value))
                 for door in Door
-                for verdict in REFUSED
+                for verdict in (JUDGED if door is Door.RESP else REFUSED)
             ],
             **self._of_certificates(clients),
             d.CLIENT_RECEIVED_BYTES: lambda: [Reading(clients.received_bytes)],

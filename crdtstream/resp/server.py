@@ -8,12 +8,13 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from crdtstream.access.logins import Logins
+from crdtstream.access.logins import Door, Logins, Verdict
 from crdtstream.access.slowing import Slowing
 from crdtstream.certificates.watching import Certificates
 from crdtstream.core.notifications import parse_classes
@@ -127,6 +128,7 @@ class RespServer:
             Slowing() if logins is None else logins.slowing,
             address_of=self._address_of,
             go_on=self._try_login_again,
+            note_refused=partial(logins.note_refused, Door.RESP) if logins else _note_nothing,
         )
         self.shut_down: Callable[[], None] | None = None
         self._idle = IdleClients(
@@ -414,3 +416,7 @@ def _shown_certificate(own: ssl.SSLSocket) -> str:
     serial, name = serial_of(own), common_name(own)
     assert serial is not None, "it was found by its serial"
     return f"{serial:x}" if name is None else f"{serial:x} of {name!r}"
+
+
+def _note_nothing(_verdict: Verdict, _address: str) -> None:
+    """Without doors for others, refused logins are counted nowhere."""

@@ -35,6 +35,7 @@ from tests.live.cluster import Cluster, Node, cluster_of, wait_until
 from tests.live.forked import completed
 from tests.live.test_joining import Joiner, status_of
 from tests.live.test_members import crdb
+from tests.resp.node import RawClient, request
 
 pytestmark = pytest.mark.live
 
@@ -202,8 +203,15 @@ def test_refused_logins_are_counted_and_logged_without_the_password(reachable: N
     assert page(reachable, "/metrics")[0] == 401
     assert page(reachable, "/metrics", Login("abracadabra"))[0] == 401
     assert (counted("missing"), counted("wrong")) == (missing + 1, wrong + 1)
+    # redis-py would try it again, and again.
+    with RawClient(reachable.resp_port) as stranger:
+        stranger.send(request(b"AUTH", b"abracadabra"))
+        assert stranger.read_line().startswith(b"-WRONGPASS")
+    assert counted("wrong") == wrong + 2
     _, text = page(reachable, "/metrics", LOGIN)
-    assert b'crdtstream_logins_refused_total{port="http",reason="wrong",region="1"}' in text
+    for port in (b"http", b"resp"):
+        count = b'crdtstream_logins_refused_total{port="%b",reason="wrong",region="1"}' % port
+        assert count in text
     log = reachable.log.read_text()
     assert "wrong user or password" in log
     assert "abracadabra" not in log

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from crdtstream.access.logins import WAITING_MAX, Verdict
 from crdtstream.access.slowing import FREE_MAX, WAIT_SECONDS_MIN, Slowing
+from crdtstream.commands.reply import CommandError
 from crdtstream.database.admission import PostponedError
 from crdtstream.database.session import Session
 from crdtstream.resp.clients import waiting_logins
@@ -22,8 +24,12 @@ class Waiting:
         for _ in range(FREE_MAX.value + 1):
             slowing.note_wrong(SOURCE, asyncio.get_running_loop().time())
         self.gone_on = asyncio.Event()
+        self.refused: list[tuple[Verdict, str]] = []
         self.logins = WaitingLogins(
-            slowing, address_of=lambda _session: f"{SOURCE}:7", go_on=self._go_on
+            slowing,
+            address_of=lambda _session: f"{SOURCE}:7",
+            go_on=self._go_on,
+            note_refused=lambda verdict, address: self.refused.append((verdict, address)),
         )
         self.session = Session(7)
 
@@ -67,3 +73,16 @@ async def test_a_client_that_is_gone_is_not_woken(monkeypatch: Any) -> None:
     asyncio.get_running_loop().call_later(0.01, rung.set_result, None)
     await rung
     assert not waiting.gone_on.is_set()
+
+
+async def test_attempts_that_are_wrong_or_not_judged_are_noted(monkeypatch: Any) -> None:
+    monkeypatch.setattr(WAIT_SECONDS_MIN, "value", 3600.0)
+    waiting = Waiting()
+    waiting.logins.note_wrong(waiting.session, b"digest")
+    assert waiting.refused == [(Verdict.WRONG, SOURCE)]
+    for number in range(WAITING_MAX.value):
+        with pytest.raises(PostponedError):
+            waiting.logins.admit(Session(number), b"%d" % number)
+    with pytest.raises(CommandError, match="too many wrong logins"):
+        waiting.logins.admit(Session(WAITING_MAX.value), b"another")
+    assert waiting.refused[1:] == [(Verdict.SLOWED, SOURCE)]

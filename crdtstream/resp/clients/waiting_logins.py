@@ -28,6 +28,7 @@ class WaitingLogins:
         slowing: the table of addresses.
         address_of: host and port of a client.
         go_on: lets the client of this session go on.
+        note_refused: notes an attempt that is WRONG or SLOWED, and the client's IP address.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class WaitingLogins:
         *,
         address_of: Callable[[Session], str],
         go_on: Callable[[int], None],
+        note_refused: Callable[[Verdict, str], None],
     ) -> None:
         self._slowing = slowing
+        self._note_refused = note_refused
         self._address_of = address_of
         self._go_on = go_on
         # By session id: from where its attempt comes.
@@ -64,11 +67,13 @@ class WaitingLogins:
             self.forget(session)
             return
         now = _now()
-        source = self._source(session)
+        address = self._address(session)
+        source = source_of(address)
         wait = self._slowing.wait(source, now)
         if not wait or self._slowing.is_repeated(source, digest, now):
             return
         if session.in_exec or self._by_source[source] >= WAITING_MAX.value:
+            self._note_refused(Verdict.SLOWED, address)
             raise CommandError(TOO_MANY)
         self._waiting[session.id] = source
         self._by_source[source] += 1
@@ -82,7 +87,9 @@ class WaitingLogins:
 
     def note_wrong(self, session: Session, digest: bytes) -> None:
         """An attempt was wrong."""
-        self._slowing.note_wrong(self._source(session), _now(), digest)
+        address = self._address(session)
+        self._slowing.note_wrong(source_of(address), _now(), digest)
+        self._note_refused(Verdict.WRONG, address)
 
     def digest_of(self, name: bytes, password: bytes) -> bytes:
         """A digest of a login, by which it is known again; nothing can be guessed from it."""
@@ -98,9 +105,8 @@ class WaitingLogins:
         if not self._by_source[source]:
             del self._by_source[source]
 
-    def _source(self, session: Session) -> str:
-        host = self._address_of(session).rpartition(":")[0]
-        return source_of(host.strip("[]"))
+    def _address(self, session: Session) -> str:
+        return self._address_of(session).rpartition(":")[0].strip("[]")
 
 
 def _now() -> float:
