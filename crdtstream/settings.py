@@ -109,6 +109,8 @@ class Limits(BaseModel):
 
     Attributes:
         clients_max: connections at once.  0: none but the operator's tools.  10,000 as in Redis.
+        clients_per_address_max: connections at once of one IP address (IPv6: of its first 64 bits);
+            one more is refused.  0: no bound, as many programs may share the address of a proxy.
         newcomers_max: connections at once that have not logged in, at most half of clients_max; if
             one more comes, the one that has waited longest is ended.  1,000: all clients may
             connect again at once, and strangers take no places of clients with a password.
@@ -171,6 +173,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     clients_max: int = Field(default=10_000, ge=0)
+    clients_per_address_max: int = Field(default=0, ge=0)
     newcomers_max: int = Field(default=1_000, ge=1)
     login_ms_max: int = Field(default=10_000, ge=0, le=I32_MAX)
     request_bytes_max: int = Field(default=512 << 20, ge=1024)

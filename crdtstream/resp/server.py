@@ -7,6 +7,7 @@ these commands, and none of them knows the server.
 import asyncio
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Final
 import structlog
 
 from crdtstream.access.logins import Door, Logins, Verdict
-from crdtstream.access.slowing import Slowing
+from crdtstream.access.slowing import Slowing, source_of
 from crdtstream.certificates.watching import Certificates
 from crdtstream.core.notifications import parse_classes
 from crdtstream.database.acl.log import AclLog, Context, Refused
@@ -53,6 +54,7 @@ from crdtstream.settings import NodeSettings
 logger = structlog.get_logger(__name__)
 
 MAX_CLIENTS: Final = "ERR max number of clients reached"
+MAX_CLIENTS_OF_ADDRESS: Final = "ERR max number of clients reached for this address"
 
 
 class RespServer:
@@ -130,6 +132,8 @@ class RespServer:
             go_on=self._try_login_again,
             note_refused=partial(logins.note_refused, Door.RESP) if logins else _note_nothing,
         )
+        # Number of connections by address; none without one.
+        self._by_source: Counter[str] = Counter()
         self.shut_down: Callable[[], None] | None = None
         self._idle = IdleClients(
             self.connections,
@@ -298,6 +302,12 @@ class RespServer:
         if len(self.connections) >= self.limits.clients_max or self._stopping:
             self.traffic.rejected += 1
             return MAX_CLIENTS
+        source = _source_of(connection)
+        most = self.limits.clients_per_address_max
+        if most and self._by_source[source] >= most:
+            self.traffic.rejected += 1
+            return MAX_CLIENTS_OF_ADDRESS
+        self._by_source[source] += 1
         connection.session.authenticated = not self.database.users.ask
         self.connections[connection.session.id] = connection
         self._log_in_by_certificate(connection)
@@ -356,7 +366,11 @@ class RespServer:
 
     def remove(self, connection: Connection) -> None:
         """A client is gone."""
-        self.connections.pop(connection.session.id, None)
+        if self.connections.pop(connection.session.id, None) is not None:
+            source = _source_of(connection)
+            self._by_source[source] -= 1
+            if not self._by_source[source]:
+                del self._by_source[source]
         self.newcomers.remove(connection)
         self.memory.forget(connection)
         self.monitors.leave(connection.session)
@@ -416,6 +430,10 @@ def _shown_certificate(own: ssl.SSLSocket) -> str:
     serial, name = serial_of(own), common_name(own)
     assert serial is not None, "it was found by its serial"
     return f"{serial:x}" if name is None else f"{serial:x} of {name!r}"
+
+
+def _source_of(connection: Connection) -> str:
+    return source_of(connection.address.rpartition(":")[0].strip("[]"))
 
 
 def _note_nothing(_verdict: Verdict, _address: str) -> None:

@@ -15,6 +15,7 @@ from crdtstream.core.clock import covers
 from crdtstream.core.comparing import PartKind
 from crdtstream.core.ids import RegionId, make_id
 from crdtstream.v1 import admin_pb2 as pb
+from tests.conftest import seeds
 from tests.harness.regions import Node, sync
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -165,7 +166,7 @@ class Traffic:
             one.pull(two)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60, few=12))
 def test_effects_on_their_way_are_no_difference(seed: int) -> None:
     one, two = filled()
     pair = compared(one, two, Traffic(seed, one, two))

@@ -59,6 +59,7 @@ def code_of(call: Any, request: Any, who: Login) -> tuple[grpc.StatusCode, str]:
 SCAN: Final = query_pb2.ScanRequest(key=b"orders:1", origin=1)
 
 
+@pytest.mark.long
 def test_a_reader_whose_right_is_taken_away_reads_no_more(closed: Closed, stub: Any) -> None:
     etl = Login(PASSWORD, "etl")
     assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.OK

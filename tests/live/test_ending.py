@@ -39,7 +39,9 @@ def begin(node: Node) -> None:
         node.client.xadd("s", {"f": "v"})
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_a_node_ends_at_once_and_takes_nothing_apart(node: Node, number: signal.Signals) -> None:
     """With many streams that would take many seconds, in which nobody is served."""
     begin(node)

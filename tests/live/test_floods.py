@@ -97,8 +97,15 @@ def is_closed(one: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("port", PORTS)
-@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize(
+    ("port", "half"),
+    [
+        # In each run one of three.
+        pytest.param(port, half, marks=pytest.mark.long if (at + shift) % 3 else ())
+        for at, port in enumerate(PORTS)
+        for shift, half in enumerate(HALVES)
+    ],
+)
 def test_half_requests_end_and_take_little_memory(node: Node, port: str, half: str) -> None:
     """Byte after byte buys no time."""
     # Elsewhere such a byte is no HTTP/2, which ends the connection at once.

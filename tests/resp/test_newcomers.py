@@ -147,6 +147,29 @@ def test_strangers_take_no_places_of_clients_with_a_login() -> None:
         assert node.call(lambda: node.server.traffic.rejected) == 0
 
 
+def test_an_address_has_few_places_and_gets_them_again() -> None:
+    refused = b"-ERR max number of clients reached for this address\r\n"
+    with running(settings(clients_per_address_max=2)) as node, ExitStack() as open_ones:
+        clients = [open_ones.enter_context(node.client()) for _ in range(2)]
+        for client in clients:
+            client.ask(PING, PONG)
+        for _ in range(3):
+            with node.client() as late:
+                late.expect(refused)
+                late.expect_closed()
+        # Another address of this machine.
+        other = socket.create_connection(
+            ("127.0.0.1", node.port), timeout=PATIENCE_S, source_address=("127.0.0.2", 0)
+        )
+        with other:
+            other.sendall(PING)
+            assert other.recv(len(PONG)) == PONG
+        clients[0].socket.close()
+        until(lambda: node.call(lambda: len(node.server.connections)) == 1)
+        open_ones.enter_context(node.client()).ask(PING, PONG)
+        assert node.call(lambda: node.server.traffic.rejected) == 3
+
+
 def test_half_of_few_places_are_for_clients_with_a_login() -> None:
     with guarded(clients_max=4) as node, ExitStack() as open_ones:
         strangers = [open_ones.enter_context(node.client()) for _ in range(3)]

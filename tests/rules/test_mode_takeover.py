@@ -215,7 +215,12 @@ MODES = ("at-least-once", "home 2", "home 3", "home 3 FORCE", "partitioned")
 
 
 @pytest.mark.parametrize(
-    "first", ["at-least-once", pytest.param("home 2", marks=pytest.mark.long), "home 3"]
+    "first",
+    [
+        "at-least-once",
+        pytest.param("home 2", marks=pytest.mark.long),
+        pytest.param("home 3", marks=pytest.mark.long),
+    ],
 )
 @pytest.mark.parametrize("own", HISTORIES)
 @pytest.mark.parametrize(

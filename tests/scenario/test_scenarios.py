@@ -21,6 +21,8 @@ from tests.conftest import ROOT, free_base_port, seeds
 SCENARIOS = ROOT / "scenarios"
 PATHS = scenario_files(SCENARIOS)
 LIVE_PATHS = [path for path in PATHS if not Scenario.load(path).script.simulator_only]
+# What real nodes do differently shows in any of them.
+FEW = [path for path in LIVE_PATHS if path.parent.name in {"aa", "intro"}]
 AA_TABLES = (
     "both-regions-write",
     "del-is-observed-remove",
@@ -67,7 +69,11 @@ def nodes() -> Iterator[LiveTarget]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("path", LIVE_PATHS, ids=name_of)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if path in FEW else pytest.mark.long) for path in LIVE_PATHS],
+    ids=name_of,
+)
 def test_scenario_on_real_nodes(path: Path, nodes: LiveTarget) -> None:
     outcome = Scenario.load(path).run(nodes)
 

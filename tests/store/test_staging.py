@@ -276,9 +276,14 @@ async def stage_on(folder: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None
 @pytest.mark.parametrize(
     ("step", "at"),
     [
-        *(("staging.discard", 1), ("staging.begin", 1), ("staging.put", 1), ("staging.put", 5)),
-        *(("staging.put-done", 4), ("staging.finish", 1), ("staging.complete", 1)),
-        ("staging.completed", 1),
+        *(("staging.begin", 1), ("staging.put", 5), ("staging.finish", 1)),
+        *(
+            pytest.param(*step, marks=pytest.mark.long)
+            for step in (
+                *(("staging.discard", 1), ("staging.put", 1), ("staging.put-done", 4)),
+                *(("staging.complete", 1), ("staging.completed", 1)),
+            )
+        ),
     ],
 )
 def test_killed_at_every_step_the_next_process_goes_on(tmp_path: Path, step: str, at: int) -> None:

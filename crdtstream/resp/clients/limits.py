@@ -17,6 +17,7 @@ class ConnectionLimits:
 
     request: RequestLimits
     clients_max: int
+    clients_per_address_max: int
     newcomers_max: int
     login_ms_max: int
     output: OutputLimits
@@ -33,6 +34,7 @@ def connection_limits(limits: Limits) -> ConnectionLimits:
             inline_bytes_max=limits.inline_bytes_max,
         ),
         clients_max=limits.clients_max,
+        clients_per_address_max=limits.clients_per_address_max,
         newcomers_max=limits.newcomers_max,
         login_ms_max=limits.login_ms_max,
         output=OutputLimits(
