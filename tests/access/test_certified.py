@@ -66,7 +66,11 @@ class Call:
     """A call with a login, and how it ended."""
 
     def __init__(self) -> None:
+        self.has_begun = False
         self.ended: tuple[grpc.StatusCode, str] | None = None
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        self.has_begun = True
 
     def invocation_metadata(self) -> Any:
         return (("authorization", "Basic eA=="),)
@@ -75,6 +79,7 @@ class Call:
         return "ipv4:10.0.0.1:1"
 
     async def abort(self, code: grpc.StatusCode, text: str) -> None:
+        assert self.has_begun, "an end may be lost"
         self.ended = code, text
         raise grpc.aio.AbortError
 
