@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_timeout  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, settings
 
 # Before anything of ours is imported, and for all processes that tests start: the sources are
@@ -25,7 +27,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("CRDTSTREAM_PURE", "1")
 
 from crdtstream import compiled
-from tests import dealing, leftovers
+from tests import dealing, leftovers, patience
 
 
 def examples(count: int) -> int:
@@ -57,7 +59,7 @@ _PORTS_FIRST, _PORTS_LAST, _PORTS_STEP, _THOUSAND = 10_000, 29_000, 25, 1_000
 REGIONS_MAX = 20
 
 LIVE_FOLDERS = (ROOT / "tests" / "clients", ROOT / "tests" / "live")
-# Some of their tests wait for several things, each as long as tests/live/cluster.py says.
+# Some of their tests wait for several things, each as long as tests/patience.py says.
 LIVE_SECONDS_MAX = 300
 
 
@@ -156,6 +158,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tell readers of the JUnit file, such as tools/gate.py, which tests are properties."""
     if item.get_closest_marker("hypothesis"):
         item.user_properties.append(("hypothesis", "1"))
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
+    """On a busy machine a test may take longer, as each of its waits may."""
+    longer = settings._replace(timeout=patience.seconds(settings.timeout))
+    return pytest_timeout.pytest_timeout_set_timer(item, longer)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -12,8 +12,7 @@ import trustme
 from crdtstream.access.shown import ShownCertificates
 from crdtstream.certificates.certificate import parse_certificates
 from crdtstream.v1 import query_pb2, query_pb2_grpc
-
-WAIT_SECONDS = 20
+from tests.patience import seconds
 
 
 class Endless(query_pb2_grpc.QueryServicer):
@@ -76,7 +75,7 @@ async def port() -> AsyncIterator[Port]:
 
 def listing(channel: grpc.aio.Channel) -> Any:
     request = query_pb2.ListStreamsRequest()
-    return query_pb2_grpc.QueryStub(channel).ListStreams(request, timeout=WAIT_SECONDS)
+    return query_pb2_grpc.QueryStub(channel).ListStreams(request, timeout=seconds())
 
 
 async def test_a_call_with_a_revoked_certificate_is_refused_unread(port: Port) -> None:
@@ -104,7 +103,7 @@ async def test_a_call_that_goes_on_ends_when_its_certificate_is_revoked(port: Po
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        await asyncio.wait_for(port.service.ended.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(port.service.ended.wait(), seconds())
 
 
 async def test_a_call_that_ends_while_its_first_message_is_written_says_so(port: Port) -> None:

@@ -18,8 +18,9 @@ from crdtstream.drill.rehearsal import Local
 from crdtstream.drill.report.files import read_json
 from crdtstream.drill.runner import Progress
 from tests.conftest import ROOT, program
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, cluster_of
 from tests.live.conftest import toxiproxy_running
+from tests.patience import seconds, wait_until
 from tests.planted.program import node_with
 
 pytestmark = pytest.mark.live
@@ -258,7 +259,7 @@ def test_an_interruption_takes_all_faults_back(
         # As a link that waits for its next attempt: the ways are open again before it is up.
         deployment[1].set_links(paused=True)
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=seconds())
     deployment[1].set_links(paused=False)
     assert process.returncode == 3, output.decode()
     assert b"interrupted; all faults are taken back" in output

@@ -13,6 +13,7 @@ from typing import Any
 
 from toxiproxy import Proxy, Toxiproxy
 
+from tests import patience
 from tests.conftest import free_base_port
 from tests.live.cluster import Cluster, Node, Process
 
@@ -86,7 +87,7 @@ def stalling(process: Process, *, seconds: float = 0.7) -> Iterator[None]:
 def get(url: str, *, method: str = "GET") -> tuple[int, Any]:
     request = urllib.request.Request(url, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as page:
+        with urllib.request.urlopen(request, timeout=patience.seconds()) as page:
             status, body = page.status, page.read()
     except urllib.error.HTTPError as error:
         status, body = error.code, error.read()

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from toxiproxy import Toxiproxy
 
 from tests.live.apart import Regions, get, regions_apart, stalling
-from tests.live.cluster import wait_until
+from tests.patience import seconds, wait_until
 
 # As ``cluster.py`` sets it.
 ANSWER_MS_MAX = "catch_up_answer_ms_max = 500"
@@ -40,7 +40,9 @@ def serving(address: str) -> list[str]:
         return [
             service
             for service in SERVICES
-            if health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10).status
+            if health.Check(
+                health_pb2.HealthCheckRequest(service=service), timeout=seconds()
+            ).status
             == health_pb2.HealthCheckResponse.SERVING
         ]
 
@@ -141,7 +143,9 @@ def test_only_get_and_head_are_served(regions: Regions, method: str) -> None:
 
 def test_the_head_of_a_request_is_bounded(regions: Regions) -> None:
     """A request that does not end is ended by the node."""
-    with socket.create_connection(("127.0.0.1", regions.http_port), timeout=10) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", regions.http_port), timeout=seconds()
+    ) as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * (32 << 10))
         assert connection.recv(1 << 10).startswith(b"HTTP/1.1 400 ")
     assert regions.get(1, "/healthz")[0] == 200

@@ -18,6 +18,7 @@ from crdtstream.settings import load_settings
 from tests.conftest import ROOT, program
 from tests.live.closed import Closed
 from tests.live.cluster import Cluster, cluster_of
+from tests.patience import LONG, seconds
 
 FOLDER = ROOT / "deploy" / "chaostoolkit"
 EXPERIMENTS = sorted(FOLDER.glob("*.yaml"))
@@ -122,7 +123,7 @@ def run_experiment(
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=seconds(LONG),
     )
     assert journal.exists(), done.stdout + done.stderr
     found: dict[str, Any] = json.loads(journal.read_text())

@@ -9,9 +9,10 @@ import pytest
 
 from tests.conftest import free_base_port
 from tests.live.closed import Closed, Files, closed_regions
-from tests.live.cluster import Node, wait_until
+from tests.live.cluster import Node
 from tests.live.forked import Forked, completed
 from tests.live.test_joining import status_of
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -73,7 +74,6 @@ def added(closed: Closed, machine: Machine) -> Path:
             *("--token-file", str(token), "--address", closed[1].grpc_address),
             *closed.operator.options,
         ],
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return token

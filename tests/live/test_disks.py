@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.patience import wait_until
 
 VALUE = "x" * 10_000
 

@@ -29,8 +29,9 @@ from crdtstream.v1 import admin_pb2 as pb
 from tests.certificates.making import make
 from tests.conftest import ROOT, free_base_port, program, require
 from tests.live.apart import Apart, Regions, get, regions_apart, stalling
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
 from tests.live.test_mutual_tls import Secure, files_of, settings_of
+from tests.patience import wait_until
 
 INTERVAL_SECONDS = 0.1
 TOLERANCE_MS = 300

@@ -11,7 +11,7 @@ IN_USE = "another process has this folder open; stop that node first"
 
 
 def crdtstream(*words: object) -> "subprocess.CompletedProcess[str]":
-    return completed(["crdtstream", *map(str, words)], timeout=60)
+    return completed(["crdtstream", *map(str, words)])
 
 
 def test_a_folder_without_its_lock_file_still_takes_one_node(tmp_path: Path) -> None:

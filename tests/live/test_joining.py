@@ -14,9 +14,10 @@ from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.forked import Forked
 from tests.live.test_members import crdb, listed
+from tests.patience import wait_until
 
 NEW = 4
 

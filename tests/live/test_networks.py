@@ -7,7 +7,8 @@ import pytest
 from toxiproxy import Proxy, Toxiproxy
 
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, cluster_of
+from tests.patience import wait_until
 
 
 class Proxied:

@@ -16,7 +16,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 from tests.conftest import free_base_port
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of
+from tests.patience import wait_until
 
 
 def test_three_regions_converge(three_regions: Cluster) -> None:

@@ -15,7 +15,8 @@ from crdtstream.cli.start import program
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.upkeep.backup import write_meta
-from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.cluster import Cluster, Node
+from tests.patience import wait_until
 
 
 def names(node: Node, peer: int, uid: str) -> bool:

@@ -20,6 +20,7 @@ from tests.clients.terminal import Terminal, at_terminal
 from tests.conftest import ROOT
 from tests.live.cluster import Cluster, Node
 from tests.live.test_operations import plain
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -183,7 +184,7 @@ def test_lines_of_a_pipe_are_commands_and_the_last_one_is_the_status(cluster: Cl
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=seconds(),
     )
     assert done.stdout == "Cluster policy is not configured for rack awareness.\n"
     assert "No such command 'nonsense'" in done.stderr

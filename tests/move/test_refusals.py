@@ -13,9 +13,9 @@ from crdtstream.cli import moving
 from crdtstream.cli.moving import OtherOptions
 from tests.conftest import require
 from tests.like_redis import oracles
-from tests.live.cluster import wait_until
 from tests.live.forked import Forked
 from tests.move.ends import Server, fill, move, seen
+from tests.patience import wait_until
 
 KEYS = ("orders:0", "orders:1", "orders:2")
 

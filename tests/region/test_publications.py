@@ -30,15 +30,8 @@ from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
-from tests.replication.regions import (
-    LIMITS,
-    LiveRegion,
-    addresses,
-    converged,
-    live_regions,
-    meshed,
-    until,
-)
+from tests.patience import until
+from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, meshed
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"

@@ -10,7 +10,8 @@ from crdtstream.region.links.link import LinkState
 from crdtstream.region.retention import Keeping
 from crdtstream.store.log import Fsync
 from tests.harness.cutting_log import CuttingLog
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+from tests.patience import until
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 

@@ -3,7 +3,7 @@
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from crdtstream.resp.clients import newcomers
 from crdtstream.resp.clients.connection import UNTRUSTED_UNREAD_BYTES_MAX
+from tests.patience import wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 
 PING = request(b"PING")
@@ -18,7 +19,6 @@ PONG = b"+PONG\r\n"
 LOGIN = request(b"AUTH", b"secret")
 NO_AUTH = b"-NOAUTH Authentication required.\r\n"
 SUBSCRIBED = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
-PATIENCE_S = 10.0
 
 
 @contextmanager
@@ -26,13 +26,6 @@ def guarded(**limits: int) -> Iterator[Node]:
     """A node that asks for a password."""
     with running(settings("secret", **limits)) as node:
         yield node
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def counted(node: Node) -> int:
@@ -91,7 +84,7 @@ def test_a_client_that_need_not_log_in_any_more_stays(change: tuple[bytes, ...])
         operator.ask(LOGIN, b"+OK\r\n")
         operator.ask(request(*change), b"+OK\r\n")
         # Its timer shows that the time has passed.
-        until(lambda: node.call(lambda: node.server.newcomers._timer) is None)
+        wait_until(lambda: node.call(lambda: node.server.newcomers._timer) is None)
         client.ask(PING, PONG)
         assert counted(node) == 0
 
@@ -99,7 +92,7 @@ def test_a_client_that_need_not_log_in_any_more_stays(change: tuple[bytes, ...])
 def test_without_a_password_nobody_has_to_hurry() -> None:
     with running(settings(login_ms_max=1)) as node, node.client() as client:
         client.ask(request(b"RESET"), b"+RESET\r\n")
-        until(lambda: node.call(lambda: node.server.newcomers.count) == 0)
+        wait_until(lambda: node.call(lambda: node.server.newcomers.count) == 0)
         client.ask(PING, PONG)
         assert counted(node) == 0
 
@@ -179,9 +172,9 @@ def test_strangers_have_no_client_with_a_login_evicted() -> None:
         listener.ask(request(b"SUBSCRIBE", b"c"), SUBSCRIBED)
         with capture_logs() as logs:
             strangers = [open_ones.enter_context(node.client()) for _ in range(50)]
-            until(lambda: node.call(lambda: len(node.server.connections)) == 52)
+            wait_until(lambda: node.call(lambda: len(node.server.connections)) == 52)
             operator.ask(PING, PONG)
-            until(lambda: node.call(lambda: len(node.server.connections)) < 52)
+            wait_until(lambda: node.call(lambda: len(node.server.connections)) < 52)
         # Room for 16 clients of 8 KiB, except for what the listener takes besides.
         assert node.call(lambda: len(node.server.connections)) == 15
         assert [one["event"] for one in logs] == ["client cut off"]
@@ -233,7 +226,7 @@ def test_a_stranger_takes_at_most_one_mebibyte(said: bytes) -> None:
         clients = [open_ones.enter_context(node.client()) for _ in range(count)]
         for client in clients:
             client.send(said)
-        until(lambda: node.call(lambda: has_read(node, len(said))))
+        wait_until(lambda: node.call(lambda: has_read(node, len(said))))
         assert (resident() - before) / count < 1 << 20
 
 
