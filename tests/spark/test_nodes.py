@@ -179,6 +179,17 @@ def test_when_time_is_up_every_node_and_its_reason_is_told(
         assert part in str(error.value)
 
 
+def test_every_node_is_asked_once_however_short_the_time_is(
+    fakes: Callable[[], FakeNode],
+) -> None:
+    both = [fakes(), fakes()]
+    for fake in both:
+        fake.on["Plan"] = refuses(Code.UNAVAILABLE, "going down")
+    with nodes_at(*both, seconds=0) as nodes, pytest.raises(NodesError, match="going down"):
+        nodes.plan(pb.PlanRequest())
+    assert [len(fake.asked) for fake in both] == [1, 1]
+
+
 def test_a_fault_that_every_node_has_is_not_asked_for_again_and_again(
     fakes: Callable[[], FakeNode],
 ) -> None:
