@@ -50,7 +50,7 @@ class Apart:
 class Regions(Apart):
     """The same with a proxy on each link; ``proxies[puller, peer]``."""
 
-    def __init__(self, folder: Path, toxiproxy: Toxiproxy) -> None:
+    def __init__(self, folder: Path, toxiproxy: Toxiproxy, **settings: object) -> None:
         super().__init__(folder)
         addresses = {}
         self.proxies: dict[tuple[int, int], Proxy] = {}
@@ -60,7 +60,7 @@ class Regions(Apart):
                     proxy = toxiproxy.create(node.grpc_address, f"apart-{puller}-{peer}")
                     self.proxies[puller, peer] = proxy
                     addresses[puller, peer] = proxy.listen
-        self.cluster.configure(addresses)
+        self.cluster.configure(addresses, **settings)
 
 
 @contextmanager
@@ -95,8 +95,9 @@ def get(url: str, *, method: str = "GET") -> tuple[int, Any]:
 
 
 @contextmanager
-def regions_apart(folder: Path, toxiproxy: Toxiproxy) -> Iterator[Regions]:
-    regions = Regions(folder, toxiproxy)
+def regions_apart(folder: Path, toxiproxy: Toxiproxy, **settings: object) -> Iterator[Regions]:
+    """Such regions, running; ``settings`` are those of each node."""
+    regions = Regions(folder, toxiproxy, **settings)
     try:
         regions.cluster.start()
         yield regions

@@ -152,4 +152,4 @@ def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Pat
         assert second.client.xlen("s") == 0
         second.wait()
         level(first, second)
-        assert ready(second)[0] == 200
+        wait_until(lambda: ready(second)[0] == 200, "it is ready")

@@ -145,7 +145,7 @@ def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path
 def test_a_loss_is_noticed_while_nobody_writes(tmp_path: Path) -> None:
     with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
-        assert page(node, "/readyz")[0] == 200
+        wait_until(lambda: page(node, "/readyz")[0] == 200, "it is ready")
         delete(node)
         # It waits for no write.
         wait_until(lambda: page(node, "/readyz")[0] != 200, "the loss is noticed")

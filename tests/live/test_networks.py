@@ -85,7 +85,7 @@ def test_effects_are_relayed_where_the_direct_link_is_cut(proxied: Proxied) -> N
         proxy.disable()
     add(cluster)
     cluster.converge()
-    assert list(cluster[1].link(3).relayed_origins) == [2]
+    wait_until(lambda: list(cluster[1].link(3).relayed_origins) == [2], "region 3 relays")
     for proxy in direct:
         proxy.enable()
     wait_until(is_up(cluster, 1, 2), "the direct link is back")
