@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def regions(
 ) -> Iterator[Cluster]:
     """Three regions, the links between them through proxies with the experiment's names."""
     with cluster_of(3, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure(proxied(cluster, toxiproxy_server))
+        cluster.configure(proxied(cluster, toxiproxy_server), availability_latency_tolerance_ms=0)
         cluster.start()
         yield cluster
     toxiproxy_server.destroy_all()
@@ -113,10 +114,14 @@ def run_experiment(
     if closed is not None:
         environment |= closed.environment("root")
     journal = folder / "journal.json"
+    # Its bounds are for a machine that does nothing else.
+    experiment = folder / f"{name}.yaml"
+    text = (FOLDER / experiment.name).read_text()
+    experiment.write_text(re.sub(r"(timeout:? )\d+", rf"\g<1>{seconds():.0f}", text))
     done = subprocess.run(
         [
             *(str(program("chaos")), "--no-version-check", "--log-file", str(folder / "chaos.log")),
-            *("run", "--journal-path", str(journal), *options, str(FOLDER / f"{name}.yaml")),
+            *("run", "--journal-path", str(journal), *options, str(experiment)),
         ],
         env=environment,
         cwd=folder,
