@@ -14,8 +14,8 @@ pytestmark = pytest.mark.house
 
 TESTS = ROOT / "tests"
 # Functions of seconds, and where they stand among the arguments.
-POSITIONS = {"settimeout": 0, "wait_for": 1, "join": 0, "communicate": 1}
-ASYNCIO_TIMEOUTS = ("asyncio.timeout", "patience.seconds", "seconds")
+POSITIONS = {"settimeout": 0, "wait_for": 1, "join": 0, "communicate": 1, "result": 0}
+FIRST = ("asyncio.timeout", "patience.seconds", "seconds")
 CLOCKS = frozenset(("monotonic", "perf_counter", "time"))
 
 
@@ -52,7 +52,8 @@ def waited(call: ast.Call) -> Iterator[ast.expr]:
         is_timeout = keyword.arg is not None and keyword.arg.endswith("timeout")
         if is_timeout or (keyword.arg == "base" and last in ("wait_until", "until")):
             yield keyword.value
-    place = 0 if name in ASYNCIO_TIMEOUTS else POSITIONS.get(last)
+    is_first = name in FIRST or name.endswith(("process.wait", ").wait"))
+    place = 0 if is_first else POSITIONS.get(last)
     if place is not None and len(call.args) > place:
         yield call.args[place]
 
@@ -96,6 +97,8 @@ def test_no_wait_has_a_time_of_its_own() -> None:
         "asyncio.timeout(20)",
         "asyncio.wait_for(work, 20)",
         "thread.join(5)",
+        "future.result(20)",
+        "node.launch().wait(20)",
         "wait_until(lambda: True, 'what', base=90)",
         "seconds(240)",
         "time.monotonic() + 10",
@@ -118,6 +121,7 @@ def test_a_number_is_found(wait: str) -> None:
         "pytest.mark.timeout(600)",
         "wait_until(lambda: True, 'what', base=12 * LONG)",
         "', '.join(names)",
+        "clock.wait(500)",
         "OWN = seconds()\nprocess.wait(timeout=OWN)",
     ],
 )

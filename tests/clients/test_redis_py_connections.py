@@ -203,7 +203,7 @@ def test_a_client_that_retries_waits_for_the_node(process: Process) -> None:
         process.end()
         ids: list[bytes] = []
         with in_thread(lambda: ids.append(r.xadd("patient", {"a": 1}))) as errors:
-            assert backoff.has_failed.wait(10)
+            assert backoff.has_failed.wait(seconds())
             process.start()
         assert errors == []
         assert ids_of(r.xrange("patient")) == ids

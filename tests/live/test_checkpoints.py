@@ -12,7 +12,7 @@ import redis
 from crdtstream.region.checkpointing import REPLAY_US_QUIET
 from crdtstream.store.failpoints import EXIT_STATUS
 from tests.live.cluster import Node, cluster_of
-from tests.patience import wait_until
+from tests.patience import seconds, wait_until
 
 ENTRIES: Final = 300
 # Each step of a checkpoint and of cutting the log behind it, at the time at which a node that
@@ -109,7 +109,7 @@ def test_a_node_killed_at_any_step_of_a_checkpoint_has_everything(
     before = told(node)
     with contextlib.suppress(redis.ConnectionError):
         node.client.bgsave(schedule=False)
-    assert process.wait(30) == EXIT_STATUS, node.log.read_text()
+    assert process.wait(seconds()) == EXIT_STATUS, node.log.read_text()
 
     monkeypatch.delenv("CRDTSTREAM_DRILL__FAILPOINT")
     node.start()

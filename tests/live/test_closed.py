@@ -127,7 +127,7 @@ def test_a_port_that_is_not_guarded_is_refused_at_start(
         given = {name: value for name, value in OPENED.items() if name != left_out}
         cluster[1].configure({}, **given)
         process = cluster[1].launch()
-        assert process.wait(30) == 2
+        assert process.wait(seconds()) == 2
         assert told in cluster[1].log.read_text()
         cluster[1].process = None
 

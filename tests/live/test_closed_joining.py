@@ -12,7 +12,7 @@ from tests.live.closed import Closed, Files, closed_regions
 from tests.live.cluster import Node
 from tests.live.forked import Forked, completed
 from tests.live.test_joining import status_of
-from tests.patience import wait_until
+from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -60,7 +60,7 @@ class Machine:
     def refused(self, token: Path) -> str:
         """The reason why its node is not let in."""
         process = self.launch(token)
-        assert process.wait(60) != 0
+        assert process.wait(seconds()) != 0
         self.node.process = None
         return self.node.log.read_text()
 

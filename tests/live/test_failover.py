@@ -32,7 +32,7 @@ from tests.conftest import ROOT, free_base_port, program, require
 from tests.live.apart import Apart, Regions, get, regions_apart, stalling
 from tests.live.cluster import Node, cluster_of
 from tests.live.test_mutual_tls import Secure, files_of, settings_of
-from tests.patience import wait_until
+from tests.patience import seconds, wait_until
 
 INTERVAL_SECONDS = 0.1
 TOLERANCE_MS = 300
@@ -123,7 +123,7 @@ class AsyncMover:
         self._client: Any = self._run(connect())
 
     def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(seconds())
 
     def add(self) -> bytes:
         entry: bytes = self._run(self._client.xadd(KEY, {"field": "value"}))
@@ -359,7 +359,7 @@ def tls_before(ports: Sequence[int], authority: trustme.CA) -> Iterator[list[int
         return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
 
     def run(coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(seconds())
 
     servers = [run(listen(port)) for port in ports]
     try:

@@ -120,7 +120,7 @@ def test_killed_in_the_middle_a_second_one_finishes(cluster: Cluster, victim: st
         process.wait()
     else:
         cluster[1].end(signal.SIGKILL)
-        assert process.wait(30) == 1
+        assert process.wait(seconds()) == 1
         cluster[1].start()
     assert cluster[1].client.dbsize() > 0, "it was over before"
     run = flush(cluster[1], "--yes")

@@ -46,7 +46,7 @@ def test_a_node_has_its_own_environment_and_ends_by_a_signal(
             process.wait(0.01)
     finally:
         process.kill()
-    assert process.wait(30) == process.returncode == -signal.SIGKILL
+    assert process.wait(seconds()) == process.returncode == -signal.SIGKILL
     node.client.close()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
+from tests import patience
 from tests.conftest import free_base_port
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
 from tests.live.cluster import Cluster, Node, running_regions, vv_of
@@ -65,7 +66,7 @@ class Joiner:
         self.log.unlink(missing_ok=True)
         self.launch(member, token=token, name=name)
         assert self.process is not None
-        assert self.process.wait(30) != 0
+        assert self.process.wait(patience.seconds()) != 0
         self.node.process = None
         return self.log.read_text()
 

@@ -17,7 +17,7 @@ from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 from tests.conftest import free_base_port
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of
-from tests.patience import wait_until
+from tests.patience import seconds, wait_until
 
 
 def test_three_regions_converge(three_regions: Cluster) -> None:
@@ -237,7 +237,7 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, port: str) -> None:
         first.configure({})
         first.start()
         second.configure({}, **{port: getattr(first, port)})
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         text = second.log.read_text()
         assert f"127.0.0.1:{getattr(first, port)} cannot be listened on ({port})" in text
@@ -250,7 +250,7 @@ def test_two_nodes_cannot_have_one_folder(tmp_path: Path) -> None:
         first.configure({})
         first.start()
         second.configure({}, dir=str(first.folder))
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         assert "another process has this folder open; stop that node first" in (
             second.log.read_text()
@@ -264,7 +264,7 @@ def test_a_folder_of_another_region_is_a_clear_error(tmp_path: Path) -> None:
         first.start()
         first.end()
         second.configure({}, dir=str(first.folder))
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         assert "belongs to region 1, not to region 2" in second.log.read_text()
 

@@ -290,7 +290,7 @@ def test_a_program_gets_a_document_a_line(cluster: Cluster, words: str) -> None:
         assert watching.stdout is not None
         found = [json.loads(watching.stdout.readline()) for _ in range(2)]
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(60) == 0
+        assert watching.wait(seconds()) == 0
         assert "\x1b" not in watching.stdout.read()
     assert [type(one) for one in found] == [type(found[0])] * 2
 

@@ -309,7 +309,7 @@ def test_a_node_with_an_open_user_does_not_start(tmp_path: Path) -> None:
         aclfile = tmp_path / "open.acl"
         aclfile.write_text("user default on nopass ~* &* +@all\n")
         node.configure({}, host="0.0.0.0", aclfile=str(aclfile))
-        assert node.launch().wait(60) == 1
+        assert node.launch().wait(seconds()) == 1
         told = node.log.read_text()
         assert "user 'default' is on and needs no password (nopass)" in told
         assert not node.folder.exists()

@@ -292,7 +292,7 @@ def test_client_pause_stops_writers_and_not_readers(one: Node, query: Query) -> 
     assert len(query.scan(b"orders", 1)) == 3
     assert not call.done()
     one.client.client_unpause()
-    assert call.result(20).removed == 3
+    assert call.result(seconds()).removed == 3
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from crdtstream.spark.options import Security  # noqa: E402
 from crdtstream.spark.patterns import patterns_literal  # noqa: E402
 from crdtstream.v1 import effects_pb2  # noqa: E402
 from crdtstream.v1 import query_pb2 as pb  # noqa: E402
+from tests import patience  # noqa: E402
 from tests.conftest import program  # noqa: E402
 from tests.live.cluster import Node, running_regions  # noqa: E402
 from tests.spark.fake_node import UID, FakeNode, entries, ipc, pieces  # noqa: E402
@@ -362,7 +363,7 @@ def test_a_scan_that_is_not_read_to_its_end_is_cancelled(fakes: Callable[[], Fak
         batches = iter(nodes.scan(pb.ScanRequest()))
         next(batches)
         del batches
-        assert fake.scan_ended.wait(10)
+        assert fake.scan_ended.wait(patience.seconds())
 
 
 def test_damaged_arrow_streams_are_reported(fakes: Callable[[], FakeNode]) -> None:
