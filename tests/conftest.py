@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_timeout  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, settings
 
 # Before anything of ours is imported, and for all processes that tests start: the sources are
@@ -27,7 +28,7 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("CRDTSTREAM_PURE", "1")
 
 from crdtstream import compiled
-from tests import dealing, leftovers
+from tests import dealing, leftovers, patience
 
 
 def examples(count: int) -> int:
@@ -70,7 +71,7 @@ REGIONS_MAX = 20
 # How long each long test took when it last ran: seconds, node ID.  tools/shards.py writes it.
 DURATIONS = ROOT / "tests" / "durations.txt"
 LIVE_FOLDERS = (ROOT / "tests" / "clients", ROOT / "tests" / "live")
-# Some of their tests wait for several things, each as long as tests/live/cluster.py says.
+# Some of their tests wait for several things, each as long as tests/patience.py says.
 LIVE_SECONDS_MAX = 300
 
 
@@ -193,6 +194,13 @@ def pytest_collection(session: pytest.Session) -> None:
         files = (path.relative_to(ROOT) for path in (ROOT / "tests").glob("**/test_*.py"))
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         dealing.import_own_share(files, number, config.workerinput["workercount"])
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
+    """On a busy machine a test may take longer, as each of its waits may."""
+    longer = settings._replace(timeout=patience.seconds(settings.timeout))
+    return pytest_timeout.pytest_timeout_set_timer(item, longer)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,10 +15,9 @@ import pytest
 
 from tests import dealing
 from tests.conftest import ROOT
+from tests.patience import seconds
 
 pytestmark = [pytest.mark.live, pytest.mark.house]
-# A run takes about two seconds; a run that hangs is ended after this time.
-RUN_SECONDS_MAX = 60
 # Only these plugins: others take longer to load than a run does.
 PLUGINS = ("-p", "xdist.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
 # The Makefile's options, with a number of workers of ours.
@@ -89,7 +88,7 @@ def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        timeout=RUN_SECONDS_MAX,
+        timeout=seconds(),
         check=False,
     )
     lines = [line.split() for line in done.stdout.splitlines()]

@@ -17,10 +17,10 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.console.browser import Browser, open_browser
+from tests.patience import LONG, seconds
 from tests.programs import module_at
 
 SITE = ROOT / "tools" / "site"
-BUILD_SECONDS_MAX = 110
 
 
 pages = module_at(SITE / "pages.py")
@@ -97,7 +97,7 @@ def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=BUILD_SECONDS_MAX,
+        timeout=seconds(LONG),
     )
 
 

@@ -36,6 +36,7 @@ from crdtstream.access.methods import (
     Method,
     MethodInterceptor,
     answer,
+    begin,
 )
 from crdtstream.access.rights import Needs, administers
 from crdtstream.access.running import RunningCalls
@@ -117,6 +118,8 @@ class CertificateGuard(MethodInterceptor):
 
     def _guarded(self, method: Method, right: Right) -> Behaviour:
         async def behaviour(requests: AsyncIterator[Any], context: Context) -> None:
+            # First of all: nothing waits between the look at the certificate and the scope.
+            await begin(context)
             try:
                 caller = self.callers.caller_of(context)
             except CallerError as error:

@@ -128,6 +128,18 @@ def behind(before: Callable[[Any, Context], Awaitable[Any]], inner: Behaviour) -
     return returning
 
 
+async def begin(context: Context) -> None:
+    """Send the metadata with which an answer begins; so does a call that may be cut short.
+
+    gRPC sends them with the first message, and notes that only once the message is sent.  If
+    writing it is cancelled, it sends them again with the status, which its core refuses: the caller
+    would never hear of the end.
+    """
+    # Sent already: the service began as well, or before.
+    with contextlib.suppress(grpc.aio.UsageError):
+        await context.send_initial_metadata(())
+
+
 async def answer(method: Method, requests: AsyncIterator[Any], context: Context) -> None:
     """Call a method's own function within one of streams, and write what it answers."""
     handler = method.handler

@@ -19,6 +19,7 @@ from crdtstream.access.methods import (
     Method,
     MethodInterceptor,
     answer,
+    begin,
 )
 from crdtstream.access.running import RunningCalls
 
@@ -45,6 +46,8 @@ class ShownCertificates(MethodInterceptor):
 
     def _guarded(self, method: Method) -> Behaviour:
         async def behaviour(requests: AsyncIterator[Any], context: Context) -> None:
+            # First of all: nothing waits between the look at the certificate and the scope.
+            await begin(context)
             try:
                 shown = shown_certificate(context.auth_context())
             except CallerError as error:

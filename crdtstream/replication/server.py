@@ -9,6 +9,7 @@ import grpc
 import structlog
 
 from crdtstream.access.callers import Callers, check_region
+from crdtstream.access.methods import begin
 from crdtstream.core.ids import RegionId
 from crdtstream.engine.engine import Engine
 from crdtstream.passwords import METADATA_KEY, NOT_SAID, do_passwords_differ
@@ -66,9 +67,7 @@ class ReplicationService(rpc.ReplicationServicer):
         self._engine.on_link[serve] = wake.set
         failure: tuple[grpc.StatusCode, str] | None = None
         try:
-            # Before the first message: if that is cut short by a failure, gRPC forgets that it had
-            # sent metadata with it, sends them again with the status, and the status is lost.
-            await context.send_initial_metadata(())
+            await begin(context)
             async with asyncio.TaskGroup() as tasks:
                 reader = tasks.create_task(self._read_acks(serve, requests))
                 await self._send(serve, context, wake)

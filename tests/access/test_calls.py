@@ -15,6 +15,7 @@ from crdtstream.access.calls import CallGuard
 from crdtstream.access.logins import Door, Judge, Logins, Verdict, one_user, region_or_user
 from crdtstream.access.rights import Needs
 from crdtstream.access.slowing import FREE_MAX
+from tests.patience import seconds
 
 LOGIN: Final = Login("secret")
 KINDS: Final = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
@@ -96,7 +97,7 @@ async def refusal(channel: grpc.aio.Channel, kind: str, login: Login) -> grpc.St
     """
     method = getattr(channel, kind)(f"/a.Service/{kind}")
     request = () if kind.startswith("stream") else (b"ab",)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(seconds()):
         code: grpc.StatusCode = await method(*request, metadata=login.metadata).code()
     return code
 
@@ -120,7 +121,7 @@ async def test_a_call_is_refused_before_its_message_is_read(kind: str) -> None:
     async with served() as (_, _, channel):
         for login in (NO_LOGIN, Login("wrong")):
             never_sent: Any = channel.stream_stream(f"/a.Service/{kind}")(metadata=login.metadata)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(seconds()):
                 assert await never_sent.code() is grpc.StatusCode.UNAUTHENTICATED
 
 

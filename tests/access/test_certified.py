@@ -11,6 +11,7 @@ from crdtstream.access.callers import Caller
 from crdtstream.access.certified import ENDED, OPERATORS, CertificateGuard
 from crdtstream.access.methods import Method
 from crdtstream.access.running import RunningCalls
+from tests.patience import seconds
 
 
 async def test_a_call_that_is_ending_is_not_ended_again() -> None:
@@ -30,7 +31,7 @@ async def test_a_call_that_is_ending_is_not_ended_again() -> None:
     task = asyncio.create_task(call())
     await asyncio.sleep(0)
     running.end_all(within=0)
-    await asyncio.wait_for(ending.wait(), 20)
+    await asyncio.wait_for(ending.wait(), seconds())
     running.end_all(within=0)
     may_end.set()
     await asyncio.wait([task])
@@ -66,7 +67,11 @@ class Call:
     """A call with a login, and how it ended."""
 
     def __init__(self) -> None:
+        self.has_begun = False
         self.ended: tuple[grpc.StatusCode, str] | None = None
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        self.has_begun = True
 
     def invocation_metadata(self) -> Any:
         return (("authorization", "Basic eA=="),)
@@ -75,6 +80,7 @@ class Call:
         return "ipv4:10.0.0.1:1"
 
     async def abort(self, code: grpc.StatusCode, text: str) -> None:
+        assert self.has_begun, "an end may be lost"
         self.ended = code, text
         raise grpc.aio.AbortError
 
@@ -90,12 +96,12 @@ async def test_a_call_that_waits_for_its_login_ends_with_its_certificate(ends: s
     method = Method("service/method", grpc.stream_stream_rpc_method_handler(answer))
     served = guard._guarded(method, OPERATORS)
     task = asyncio.create_task(served(cast("Any", None), cast("Any", call)))
-    await asyncio.wait_for(waits.is_waiting.wait(), 20)
+    await asyncio.wait_for(waits.is_waiting.wait(), seconds())
     if ends == "revoked":
         waits.revoked.add(7)
         guard.end_revoked()
     else:
         guard.end_calls(within=0)
-    await asyncio.wait([task], timeout=20)
+    await asyncio.wait([task], timeout=seconds())
     assert call.ended == (grpc.StatusCode.UNAVAILABLE, ENDED)
     assert guard.count == 0

@@ -11,6 +11,7 @@ import pytest
 from crdtstream.access import first_messages
 from crdtstream.access.first_messages import PLACES, FirstMessages
 from tests.access.test_calls import KINDS, Service, call
+from tests.patience import seconds
 
 OPEN: Final = "a.Service"
 ASKING: Final = "a.Other"
@@ -30,7 +31,7 @@ async def served(
     await server.start()
     try:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(seconds()),
             grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
         ):
             yield service, guard, channel

@@ -1,7 +1,7 @@
 """Certificates of any authority that were revoked, at a real port with TLS."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,7 @@ import trustme
 from crdtstream.access.shown import ShownCertificates
 from crdtstream.certificates.certificate import parse_certificates
 from crdtstream.v1 import query_pb2, query_pb2_grpc
-
-WAIT_SECONDS = 20
+from tests.patience import seconds
 
 
 class Endless(query_pb2_grpc.QueryServicer):
@@ -22,10 +21,13 @@ class Endless(query_pb2_grpc.QueryServicer):
     def __init__(self) -> None:
         self.asked = 0
         self.ended = asyncio.Event()
+        # Called while the stream is written.
+        self.on_write: Callable[[], None] = lambda: None
 
     async def ListStreams(self, _request: Any, _context: Any) -> Any:  # noqa: N802 - gRPC's name
         self.asked += 1
         try:
+            asyncio.get_running_loop().call_soon(self.on_write)
             yield query_pb2.StreamDescription(key=b"orders")
             await asyncio.Event().wait()
         finally:
@@ -73,7 +75,7 @@ async def port() -> AsyncIterator[Port]:
 
 def listing(channel: grpc.aio.Channel) -> Any:
     request = query_pb2.ListStreamsRequest()
-    return query_pb2_grpc.QueryStub(channel).ListStreams(request, timeout=WAIT_SECONDS)
+    return query_pb2_grpc.QueryStub(channel).ListStreams(request, timeout=seconds())
 
 
 async def test_a_call_with_a_revoked_certificate_is_refused_unread(port: Port) -> None:
@@ -101,4 +103,25 @@ async def test_a_call_that_goes_on_ends_when_its_certificate_is_revoked(port: Po
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        await asyncio.wait_for(port.service.ended.wait(), WAIT_SECONDS)
+        await asyncio.wait_for(port.service.ended.wait(), seconds())
+
+
+async def test_a_call_that_ends_while_its_first_message_is_written_says_so(port: Port) -> None:
+    """The caller may have the message before this side knows that it is sent."""
+    lost = port.ca.issue_cert("lost")
+    port.revoke(lost)
+    revoked = port.revoked.copy()
+
+    def revoke_again() -> None:
+        port.revoked.update(revoked)
+        port.guard.end_revoked()
+
+    port.service.on_write = revoke_again
+    async with port.shown(lost) as channel:
+        for _ in range(5):
+            port.revoked.clear()
+            call = listing(channel)
+            with pytest.raises(grpc.aio.AioRpcError):
+                async for _ in call:
+                    pass
+            assert await call.code() is grpc.StatusCode.UNAVAILABLE

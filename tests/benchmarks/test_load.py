@@ -14,14 +14,12 @@ from benchmarks.generators import blocked_clients, parse_benchmark, pings, run_l
 from benchmarks.load.paced import STAMP
 from benchmarks.load.wire import Connection, LoadError
 from benchmarks.nats_servers import MIRROR, SUBJECT, nats_pair
-from benchmarks.processes import wait_until
 from benchmarks.relay import relay
 from benchmarks.systems import System, redis_servers, started
 from tests.conftest import ROOT, program
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.live
-# Two of these are less than the bound of a test.
-SOON_SECONDS = 50
 KEY = "bench"
 PAGE = (
     "WARNING: something\n"
@@ -110,8 +108,8 @@ def test_blocked_clients_wait_until_they_are_let_go(port: int, redis_alone: Syst
         return int(redis_alone.client().info("clients")["blocked_clients"])
 
     with blocked_clients(port, 20):
-        wait_until(lambda: blocked() == 20, "20 blocked clients", SOON_SECONDS)
-    wait_until(lambda: blocked() == 0, "no blocked client", SOON_SECONDS)
+        wait_until(lambda: blocked() == 20, "20 blocked clients")
+    wait_until(lambda: blocked() == 0, "no blocked client")
 
 
 def test_pings_are_sent_meanwhile_and_the_longest_is_kept(port: int) -> None:
@@ -139,7 +137,7 @@ def test_mirror_of_nats_gets_what_was_published(tmp_path: Path) -> None:
     with nats_pair(tmp_path) as pair:
         pair.make_stream()
         run_load("publish", port=pair.port, subject=SUBJECT, count=2_345, size=10)
-        wait_until(lambda: pair.mirrored() == 2_345, "the mirror", SOON_SECONDS)
+        wait_until(lambda: pair.mirrored() == 2_345, "the mirror")
         pair.make_stream()
         found = run_load(
             "through_nats",

@@ -26,9 +26,7 @@ from benchmarks.processes import (
 from crdtstream.store.folder_lock import LOCK_FILE
 from tests.conftest import ROOT, require
 from tests.like_redis import oracles
-
-# Three of these are less than the bound of a test.
-SOON_SECONDS = 35
+from tests.patience import seconds
 
 STAT = (
     "4711 (a (b) c) S 1 4711 4711 0 -1 4194560 3020 45 0 0 111 222 33 44 20 0 5 0 87654 1234567 890"
@@ -140,14 +138,14 @@ def test_sigterm_leaves_no_server_behind(tmp_path: Path) -> None:
             return len(list(scratch.rglob(f"region-*/{LOCK_FILE}"))) == NODES
 
         try:
-            wait_until(all_run, "all regions", SOON_SECONDS)
+            wait_until(all_run, "all regions", seconds())
             # Redis's and ours; the first Redis server alone would not do.
             assert len(_inside(scratch)) >= 2 * NODES
         finally:
             run.send_signal(signal.SIGTERM)
-            run.wait(timeout=SOON_SECONDS)
+            run.wait(timeout=seconds())
     assert run.returncode == 143
-    wait_until(lambda: not _inside(scratch), "the end of all servers", SOON_SECONDS)
+    wait_until(lambda: not _inside(scratch), "the end of all servers", seconds())
 
 
 def _put_redis(folder: Path) -> None:

@@ -21,6 +21,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from crdtstream.certificates.certificate import parse_certificates, parse_key
 from crdtstream.certificates.checking import Access, Pair
+from tests.patience import seconds
 
 Key: TypeAlias = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey
 
@@ -266,7 +267,7 @@ def does_grpc_take(leaf: Made, ca: bytes) -> bool:
         try:
             with grpc.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
                 call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/no/Method")
-                call(b"", timeout=10)
+                call(b"", timeout=seconds())
         except grpc.RpcError as error:
             # The server answers, if only that it has no such method.
             return bool(error.code() is grpc.StatusCode.UNIMPLEMENTED)

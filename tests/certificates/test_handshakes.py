@@ -13,12 +13,11 @@ import pytest
 
 from tests.certificates.issued import Files, issued, new_ca, regions
 from tests.conftest import program
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
 SERVED = "region-2.crdb.crdtstream"
-# A handshake of another test may keep a core busy.
-SECONDS = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +92,7 @@ async def asked(address: str, files: Files | None, *, ca: bytes, wanted: str = S
     async with grpc.aio.secure_channel(address, credentials, options) as channel:
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
         ask = channel.unary_unary("/test.Who/Ask")
-        return await ask(b"", timeout=SECONDS)
+        return await ask(b"", timeout=seconds())
 
 
 async def check_refused(
@@ -254,7 +253,7 @@ async def test_pythons_ssl_refuses_another_authority(
 
 def openssl(*words: str | Path) -> subprocess.CompletedProcess[str]:
     asked = [program("openssl"), *words]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(asked, capture_output=True, text=True, timeout=seconds(), check=False)
 
 
 def test_openssl_takes_operators_and_readers_as_clients_only(ca: Path) -> None:

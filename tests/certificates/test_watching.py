@@ -1,7 +1,7 @@
 """Certificates of a running node: a good change is used, a bad one is not, and is counted once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from crdtstream.certificates.watching import Certificates
 from crdtstream.core.ids import RegionId
 from tests.certificates.making import DAY, NOW, make, make_authority
 from tests.certificates.node_folder import NodeFolder
+from tests.patience import until
 
 SECONDS_MAX = 20
 
@@ -39,12 +40,6 @@ async def watched(certificates: Certificates) -> AsyncIterator[None]:
     finally:
         watching.POLL_SECONDS.value = watching.POLL_SECONDS.default
         task.cancel()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_changed_certificate_is_used_within_a_poll(node: NodeFolder) -> None:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,9 +43,9 @@ from crdtstream.local_regions import (
 from crdtstream.settings import load_settings
 from crdtstream.v1 import admin_pb2
 from tests.conftest import ROOT, free_base_port
+from tests.patience import seconds, wait_until
 
 PROGRAMS = {"crdtstream": program(), "rladmin": rladmin_app}
-START_SECONDS = 30.0
 
 
 def run(program: str, *arguments: str) -> Result:
@@ -317,13 +316,6 @@ def test_lost_effects_of_a_removed_region_are_lacking_nowhere() -> None:
 # --- Live -------------------------------------------------------------------------------------
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.02)
-
-
 def is_alive(pid: int) -> bool:
     """True if a process runs; one that only waits to be reaped does not."""
     try:
@@ -534,7 +526,7 @@ class Up:
         return self.output.read_text()
 
     def wait_for_table(self) -> None:
-        until(lambda: "Ctrl-C" in self.text() or self.process.poll() is not None, "the table")
+        wait_until(lambda: "Ctrl-C" in self.text() or self.process.poll() is not None, "the table")
         assert self.process.poll() is None, self.text()
 
     def node_pids(self) -> list[int]:
@@ -545,7 +537,7 @@ class Up:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(START_SECONDS)
+        self.process.wait(seconds())
 
 
 @pytest.fixture
@@ -580,7 +572,7 @@ def test_signal_stops_all_and_the_data_stays(
         entry_id = first.xadd("kept", {"a": "b"})
 
     up.process.send_signal(number)
-    assert up.process.wait(START_SECONDS) == 0
+    assert up.process.wait(seconds()) == 0
     assert not any(map(is_alive, pids))
 
     again = start_up(2)
@@ -599,7 +591,7 @@ def test_deleted_data_are_told_and_a_new_database_is_begun_on_request(
     up.end()
     shutil.rmtree(up.folder / "region-1")
     refused = start_up(1)
-    assert refused.process.wait(START_SECONDS) == 1
+    assert refused.process.wait(seconds()) == 1
     assert "has held region 1 of database 'crdb'" in refused.text()
     assert "start with --new-database" in refused.text()
 
@@ -612,7 +604,7 @@ def test_nodes_stop_when_up_is_killed(start_up: Callable[[int], Up]) -> None:
     up.wait_for_table()
     pids = up.node_pids()
     up.process.kill()
-    until(lambda: not any(map(is_alive, pids)), "the nodes to stop")
+    wait_until(lambda: not any(map(is_alive, pids)), "the nodes to stop")
 
 
 @pytest.mark.live
@@ -620,12 +612,12 @@ def test_death_of_a_node_is_told(start_up: Callable[[int], Up]) -> None:
     up = start_up(2)
     up.wait_for_table()
     os.kill(up.node_pids()[1], signal.SIGKILL)
-    until(lambda: "region 2 ended: killed by signal 9" in up.text(), "the report")
+    wait_until(lambda: "region 2 ended: killed by signal 9" in up.text(), "the report")
     assert f"crdtstream node --config {up.folder / 'region-2.toml'}" in up.text()
     assert up.process.poll() is None
 
     os.kill(up.node_pids()[0], signal.SIGKILL)
-    assert up.process.wait(START_SECONDS) == 1
+    assert up.process.wait(seconds()) == 1
     assert "no region is left" in up.text()
 
 
@@ -656,7 +648,7 @@ EACH_PORT = pytest.mark.parametrize(
 def test_taken_port_is_named(start_up: Callable[[int], Up], base_port: int, shift: int) -> None:
     with occupied(base_port + shift + 2):
         up = start_up(2)
-        assert up.process.wait(START_SECONDS) == 1
+        assert up.process.wait(seconds()) == 1
     assert f"port {base_port + shift + 2} (" in up.text()
     assert "of region 2) is taken" in up.text()
     assert "--base-port" in up.text()
@@ -670,7 +662,7 @@ def test_node_names_a_taken_port(tmp_path: Path, base_port: int, shift: int) -> 
     with occupied(base_port + shift + 1):
         command = [sys.executable, "-m", "crdtstream", "node", "--config", str(own.config)]
         ended = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=START_SECONDS
+            command, check=False, capture_output=True, text=True, timeout=seconds()
         )
     assert ended.returncode == 1
     assert str(base_port + shift + 1) in ended.stderr

@@ -24,6 +24,7 @@ from crdtstream.command_line.completing import (
 )
 from tests.conftest import ROOT
 from tests.conftest import program as program_of_the_system
+from tests.patience import seconds
 
 CRDTSTREAM = typer.main.get_command(program())
 RLADMIN = typer.main.get_command(rladmin_app)
@@ -118,7 +119,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def said(words: list[str | Path], environment: dict[str, str]) -> str:
     done = subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=60, env=environment
+        words, capture_output=True, text=True, check=False, timeout=seconds(), env=environment
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

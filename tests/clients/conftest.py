@@ -6,7 +6,7 @@ import pytest
 
 from tests.clients.libraries import LIBRARIES, Library
 from tests.clients.secured import Secured, secured_node
-from tests.live.cluster import wait_until
+from tests.patience import wait_until
 from tests.resp.node import Node, request, running
 
 

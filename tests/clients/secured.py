@@ -16,7 +16,8 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.certificates.making import DAY, Made, make, make_authority
-from tests.live.cluster import WAIT_SECONDS, Node, cluster_of
+from tests.live.cluster import Node, cluster_of
+from tests.patience import seconds
 
 PASSWORD: Final = "a-password-of-the-users"
 # ``default`` is off, so a client without a user can do nothing.
@@ -138,7 +139,7 @@ def secured_node(folder: Path) -> Iterator[Secured]:
     with cluster_of(1, folder) as cluster:
         node = cluster[1]
         found = Secured(node, files)
-        node.client = redis.Redis(**found.options("query-app", socket_timeout=WAIT_SECONDS))
+        node.client = redis.Redis(**found.options("query-app", socket_timeout=seconds()))
         cluster.configure(tls_port=node.resp_port, aclfile=str(aclfile), **files.settings())
         cluster.start()
         yield found

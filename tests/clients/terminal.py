@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pyte
 
-PATIENCE_S = 30.0
+from tests import patience
+
 # Tall, so that nothing scrolls away and no program calls for a pager.
 COLUMNS, LINES = 120, 400
 
@@ -29,7 +30,7 @@ def run(*command: str | Path, stdin: bytes | str = "", home: Path = Path("/nonex
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=PATIENCE_S,
+        timeout=patience.seconds(),
         check=False,
         env=environment(home),
     )
@@ -94,15 +95,15 @@ class Terminal:
 
     def wait(self) -> int:
         """Wait until the program ends by itself; returns its exit status."""
-        while self._read(PATIENCE_S):
+        while self._read(patience.seconds()):
             pass
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(patience.seconds())
 
     def _lines(self) -> list[str]:
         return [line.rstrip() for line in self._display.display]
 
     def _until(self, holds: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience.seconds()
         while not holds():
             left = deadline - time.monotonic()
             assert left > 0, f"never {what}, but:\n{self.screen}"
@@ -143,5 +144,5 @@ def at_terminal(*command: str | Path, home: Path) -> Iterator[Terminal]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(PATIENCE_S)
+        process.wait(patience.seconds())
         os.close(master)

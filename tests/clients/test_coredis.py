@@ -15,6 +15,7 @@ from coredis.exceptions import (
 from coredis.retry import NoRetryPolicy
 
 from tests.clients.conftest import wait_until_blocked
+from tests.patience import exactly
 from tests.resp.node import Node
 
 
@@ -124,7 +125,7 @@ async def test_a_killed_reader_takes_nothing_with_it(node: Node) -> None:
 async def test_its_own_group_consumer(node: Node) -> None:
     async with connect(node) as r:
         async with r.xconsumer(
-            ["a", "b"], group="g", consumer="alice", timeout=10_000, buffer_size=10
+            ["a", "b"], group="g", consumer="alice", timeout=exactly(10_000), buffer_size=10
         ) as consumer:
             sent = [(key, await r.xadd(key, {"n": str(n)})) for n in range(5) for key in ("a", "b")]
             got = []

@@ -12,7 +12,8 @@ from faststream.redis import RedisBroker, StreamSub
 from pydantic import BaseModel
 
 from tests.conftest import ROOT
-from tests.live.cluster import WAIT_SECONDS, Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
+from tests.patience import seconds, wait_until
 
 Work: TypeAlias = Callable[[dict[str, int]], Awaitable[None]]
 Subscribe: TypeAlias = Callable[[Work], Work]
@@ -172,7 +173,7 @@ async def test_entries_of_a_crashed_consumer_are_recovered(
                 await until(lambda: cluster[2].client.exists("jobs"), "a group on jobs")
                 await publisher.publish({"number": 7}, stream="jobs")
                 took = await asyncio.wait_for(
-                    asyncio.to_thread(crashing.stdout.readline), WAIT_SECONDS
+                    asyncio.to_thread(crashing.stdout.readline), seconds()
                 )
                 assert took == "took 7\n"
             finally:

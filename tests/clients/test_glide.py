@@ -10,6 +10,7 @@ import pytest
 from glide_sync import IdBound, MaxId, MinId, RequestError
 
 from tests.clients.conftest import wait_until_blocked
+from tests.patience import seconds
 from tests.resp.node import Node
 
 
@@ -17,7 +18,7 @@ from tests.resp.node import Node
 def connected(node: Node) -> Iterator[Any]:
     address = glide.NodeAddress("127.0.0.1", node.port)
     client = glide.GlideClient.create(
-        glide.GlideClientConfiguration([address], request_timeout=20_000)
+        glide.GlideClientConfiguration([address], request_timeout=int(1_000 * seconds()))
     )
     with closing(client):
         yield client

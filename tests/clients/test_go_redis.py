@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.secured import Secured
 from tests.conftest import program
+from tests.patience import seconds
 from tests.resp.node import Node
 
 
@@ -28,7 +29,7 @@ def run_tests(environ: Mapping[str, str]) -> str:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds(),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,7 +65,7 @@ def test_a_version_with_fields_that_go_redis_does_not_know_is_for_other_clients(
             env={**os.environ, "PORT": str(node.port), "PROTOCOL": "3"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=seconds(),
             check=False,
         )
         client.ask(b"CONFIG SET redis-version 8.2.3\r\n", b"+OK\r\n")

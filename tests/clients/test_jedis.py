@@ -7,6 +7,7 @@ import pytest
 
 from tests.clients.secured import PASSWORD, Secured
 from tests.conftest import ROOT, program, require
+from tests.patience import LONG, seconds
 
 FOLDER = ROOT / ".tools" / "jedis"
 HOLDERS = ("query-app", "query-reader", "query-stranger", "query-expired", "query-forged")
@@ -15,7 +16,7 @@ PAGE = ROOT / "docs" / "tls.md"
 
 def make_store(command: str, folder: Path) -> None:
     """Run a command of docs/tls.md, in the folder above ``ca``."""
-    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True, timeout=seconds())
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_jedis_over_tls(stores: Secured, protocol: str) -> None:
         env=stores.environment(PROTOCOL=protocol),
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=seconds(LONG),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,10 +14,11 @@ from redis.exceptions import LockError, LockNotOwnedError
 from taskiq.api import run_receiver_task
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
+from tests.patience import exactly, seconds, wait_until
 
 # What nothing here waits for.
-LONG_S = 600.0
+LONG_S = exactly(600.0)
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +243,7 @@ async def working(broker: RedisStreamBroker) -> AsyncIterator[None]:
         receiver.cancel()
         # Taskiq 0.13 waits for the read that it has cancelled, which goes on if redis-py was not
         # waiting just then: something to read ends it.
-        while not (await asyncio.wait([receiver], timeout=2))[0]:
+        while not (await asyncio.wait([receiver], timeout=exactly(2)))[0]:
             async with redis.asyncio.Redis(connection_pool=broker.connection_pool) as client:
                 await client.xadd("taskiq", {b"data": b""})
         await broker.shutdown()
@@ -259,7 +260,7 @@ async def test_taskiq_runs_tasks_and_keeps_results(cluster: Cluster, keep_result
 
     async with working(broker):
         tasks = [await add.kiq(n, 1) for n in range(20)]
-        results = [await task.wait_result(timeout=30) for task in tasks]
+        results = [await task.wait_result(timeout=seconds()) for task in tasks]
         assert [result.return_value for result in results] == [n + 1 for n in range(20)]
         assert not any(result.is_err for result in results)
         client = cluster[1].client
@@ -310,7 +311,7 @@ async def test_a_result_is_read_in_another_region(cluster: Cluster) -> None:
 
     async with working(broker):
         task = await double.kiq(21)
-        await task.wait_result(timeout=30)
+        await task.wait_result(timeout=seconds())
         await asyncio.to_thread(cluster.converge)
         await reader.result_backend.startup()
         result = await reader.result_backend.get_result(task.task_id)

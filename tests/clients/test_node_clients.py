@@ -10,6 +10,7 @@ import pytest
 
 from tests.clients.secured import Secured
 from tests.conftest import ROOT, program, require
+from tests.patience import seconds
 from tests.resp.node import Node
 
 SCRIPTS = Path(__file__).parent / "node"
@@ -25,7 +26,7 @@ def run_tests(script: str, environ: Mapping[str, str]) -> None:
         env={**os.environ, "NODE_PATH": str(PACKAGES), **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds(),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

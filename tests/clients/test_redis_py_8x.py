@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from tests.clients.libraries import by_key, ids_of
-from tests.live.cluster import wait_until
+from tests.patience import wait_until
 from tests.resp.node import Node
 
 

@@ -14,7 +14,8 @@ from redis.retry import Retry
 from tests.clients.conftest import wait_until_blocked
 from tests.clients.libraries import Library, by_key, ids_of
 from tests.live.cluster import Node as Process
-from tests.live.cluster import running_regions, wait_until
+from tests.live.cluster import running_regions
+from tests.patience import seconds, wait_until
 from tests.resp.node import Node, running, settings
 
 
@@ -40,7 +41,7 @@ def in_thread(work: Callable[[], Any]) -> Iterator[list[BaseException]]:
     try:
         yield errors
     finally:
-        thread.join(30)
+        thread.join(seconds())
         assert not thread.is_alive()
 
 
@@ -53,7 +54,7 @@ def blocked_clients(r: Any) -> list[Any]:
 
 def test_many_threads_share_few_connections(node: Node, library: Library) -> None:
     pool = library.module.BlockingConnectionPool(
-        port=node.port, protocol=library.protocol, max_connections=3, timeout=20
+        port=node.port, protocol=library.protocol, max_connections=3, timeout=seconds()
     )
     with library.module.Redis.from_pool(pool) as r, ThreadPoolExecutor(12) as threads:
         ids = list(threads.map(lambda n: r.xadd("s", {"n": n}), range(300)))
@@ -160,7 +161,7 @@ def test_a_pool_survives_a_restart(process: Process, library: Library) -> None:
         before = r.xadd(key, {"n": 0})
         # Several connections; all of them go stale.
         with ThreadPoolExecutor(4) as threads:
-            barrier = threading.Barrier(4, timeout=20)
+            barrier = threading.Barrier(4, timeout=seconds())
             assert all(threads.map(lambda _: (barrier.wait(), r.ping()), range(4)))
         restart(process)
         after = [r.xadd(key, {"n": n}) for n in range(1, 6)]
@@ -202,7 +203,7 @@ def test_a_client_that_retries_waits_for_the_node(process: Process) -> None:
         process.end()
         ids: list[bytes] = []
         with in_thread(lambda: ids.append(r.xadd("patient", {"a": 1}))) as errors:
-            assert backoff.has_failed.wait(10)
+            assert backoff.has_failed.wait(seconds())
             process.start()
         assert errors == []
         assert ids_of(r.xrange("patient")) == ids

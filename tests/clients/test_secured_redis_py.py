@@ -12,7 +12,7 @@ import valkey
 
 from tests.clients.libraries import Library
 from tests.clients.secured import PASSWORD, Secured
-from tests.live.cluster import wait_until
+from tests.patience import seconds, wait_until
 
 MIB = 1 << 20
 PIPELINE = 1_000
@@ -163,10 +163,10 @@ def test_a_subscriber_hears_what_is_published(library: Library, secured: Secured
     with contextlib.closing(connect(library, secured)) as other:
         listener = other.pubsub(ignore_subscribe_messages=True)
         listener.subscribe("channel")
-        listener.get_message(timeout=10)
+        listener.get_message(timeout=seconds())
         for n in range(100):
             r.publish("channel", n)
-        heard = [listener.get_message(timeout=10)["data"] for _ in range(100)]
+        heard = [listener.get_message(timeout=seconds())["data"] for _ in range(100)]
     assert heard == [b"%d" % n for n in range(100)]
 
 

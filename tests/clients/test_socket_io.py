@@ -11,7 +11,8 @@ import pytest
 from crdtstream.v1 import admin_pb2 as pb
 from tests.clients.test_node_clients import PACKAGES, SCRIPTS
 from tests.conftest import program, require
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
+from tests.patience import seconds, wait_until
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_socket_io_loses_no_broadcast_and_recovers_sessions(two_regions: Cluster
         env={**os.environ, "NODE_PATH": str(PACKAGES), "PORTS": ports},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=seconds(),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

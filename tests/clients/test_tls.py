@@ -15,6 +15,7 @@ from redis.retry import Retry
 from tests.clients.conftest import wait_until_blocked
 from tests.clients.terminal import run
 from tests.conftest import program
+from tests.patience import seconds
 from tests.resp.node import Node
 from tests.resp.tls import Party, wait_until
 
@@ -133,7 +134,7 @@ def test_a_blocked_reader_that_is_killed_is_told(node: Node, party: Party, r: An
         thread.start()
         wait_until_blocked(node)
         assert r.client_kill_filter(skipme=True, _type="normal") == 1
-        thread.join(10)
+        thread.join(seconds())
     assert failed.is_set()
 
 
@@ -141,10 +142,10 @@ def test_a_subscriber_hears_what_is_published(node: Node, party: Party, r: Any) 
     with contextlib.closing(redis.Redis(**options(node, party))) as other:
         listener = other.pubsub(ignore_subscribe_messages=True)
         listener.subscribe("channel")
-        listener.get_message(timeout=10)
+        listener.get_message(timeout=seconds())
         for n in range(100):
             r.publish("channel", n)
-        heard = [listener.get_message(timeout=10)["data"] for _ in range(100)]
+        heard = [listener.get_message(timeout=seconds())["data"] for _ in range(100)]
     assert heard == [b"%d" % n for n in range(100)]
 
 

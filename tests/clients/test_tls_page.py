@@ -12,6 +12,7 @@ import pytest
 from tests.clients.secured import Secured
 from tests.clients.test_node_clients import PACKAGES
 from tests.conftest import ROOT, program, require
+from tests.patience import seconds
 
 PAGE = (ROOT / "docs" / "tls.md").read_text()
 CLIENTS = ROOT / "tests" / "clients"
@@ -30,7 +31,7 @@ def run(secured: Secured, *words: str | Path, **environ: str) -> str:
         env={**os.environ, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=seconds(),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -17,6 +17,7 @@ from crdtstream.commands.documentation.manual import pages, usage, usage_markdow
 from crdtstream.commands.documentation.pages import parse_pages
 from crdtstream.commands.documentation.syntax import BadSyntaxError, parse_syntax, shown
 from tests.like_redis import oracles
+from tests.patience import seconds
 from tests.resp.node import Node, running
 
 REDIS: tuple[int, ...] = (8, 2, 3)
@@ -40,7 +41,7 @@ class Server:
     """
 
     def __init__(self, connection: socket.socket, protocol: int) -> None:
-        connection.settimeout(10)
+        connection.settimeout(seconds())
         self._socket = connection
         self._reader: BufferedReader = connection.makefile("rb")
         self("HELLO", protocol)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,8 +15,8 @@ from crdtstream.engine.engine import Engine
 from crdtstream.sim.node import SimNode, SimSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import Capture, Told, make_region
+from tests.patience import until
 
-PATIENCE_S = 10.0
 START_MS = 1_000_000
 
 
@@ -67,12 +67,6 @@ async def running(log: MemoryLog, *, clock_ms: int = START_MS) -> AsyncIterator[
         tasks.create_task(region.engine.run())
         yield region
         region.engine.stop()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def test_the_engine_deletes_a_key_whose_time_has_come() -> None:

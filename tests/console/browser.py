@@ -2,19 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, Final
 
 from selenium import webdriver
-from selenium.common.exceptions import TimeoutException
+from selenium.common.exceptions import NoSuchElementException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.support.wait import WebDriverWait
 
+from tests import patience
 from tests.conftest import program
 
-WAIT_SECONDS: Final = 30.0
 # Rules of axe that a page has to keep: WCAG 2.1, levels A and AA, and good practice.
 AXE_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 HEIGHT: Final = 900
@@ -90,15 +89,16 @@ class Browser:
         return found
 
     def until(
-        self, condition: Callable[[], object], what: str, *, seconds: float = WAIT_SECONDS
+        self, condition: Callable[[], object], what: str, *, base: float = patience.SECONDS
     ) -> None:
-        """Wait for a condition, a bounded time."""
-        try:
-            WebDriverWait(self._driver, seconds, poll_frequency=0.1).until(
-                lambda _driver: condition()
-            )
-        except TimeoutException:
-            raise AssertionError(f"{what}: not within {seconds:g} s") from None
+        """Wait for a condition; an element that is asked for may not exist yet."""
+
+        def holds() -> object:
+            with suppress(NoSuchElementException):
+                return condition()
+            return False
+
+        patience.wait_until(holds, what, base=base)
 
     def press(self, *keys: str) -> None:
         """Press keys, wherever the focus is."""
@@ -173,7 +173,7 @@ def open_browser() -> Iterator[Browser]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(str(chromedriver)))
-    driver.set_page_load_timeout(WAIT_SECONDS)
+    driver.set_page_load_timeout(patience.seconds())
     try:
         yield Browser(driver)
     finally:

@@ -25,6 +25,7 @@ from crdtstream.access.basic import Login
 from crdtstream.v1 import admin_pb2 as pb
 from tests.console.browser import Browser, open_browser
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.patience import LONG
 
 pytestmark = pytest.mark.live
 
@@ -481,7 +482,7 @@ def test_pictures_are_taken_of_regions_at_work(browser: Browser, cluster: Cluste
             browser.open(url(cluster, "/"))
             until_live(browser)
             browser.until(
-                lambda: points_of(browser, "2-1.rate") > 70, "a minute of figures", seconds=200
+                lambda: points_of(browser, "2-1.rate") > 70, "a minute of figures", base=LONG
             )
             cluster[1].set_links(paused=True, peers=[2])
             browser.until(

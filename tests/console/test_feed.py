@@ -16,8 +16,7 @@ from crdtstream.console.feed import Feed, Viewer, ViewersFullError
 from crdtstream.console.live import LiveResponse
 from crdtstream.v1 import admin_pb2 as pb
 from tests.console.shown import Shown, link, members, status
-
-SECONDS = 10.0
+from tests.patience import seconds, until
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +35,7 @@ def read(event: bytes) -> tuple[str, Any]:
 
 async def next_of(viewer: Viewer, wanted: Callable[[str, Any], bool]) -> Any:
     """The content of the next event that is wanted."""
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(seconds()):
         while True:
             kind, content = read(await viewer.next())
             if wanted(kind, content):
@@ -63,7 +62,7 @@ async def test_all_viewers_share_what_is_gathered() -> None:
     with ExitStack() as stack:
         viewers = [stack.enter_context(feed.watching()) for _ in range(10)]
         events: list[list[bytes]] = [[] for _ in viewers]
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds()):
             for _ in range(4):
                 for viewer, found in zip(viewers, events, strict=True):
                     found.append(await viewer.next())
@@ -143,7 +142,7 @@ async def test_others_are_asked_again_and_one_at_a_time(monkeypatch: pytest.Monk
             await next_of(viewer, is_change)
         assert begun == 1
         may_answer.set()
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds()):
             while begun < 3:
                 await viewer.next()
 
@@ -184,7 +183,7 @@ async def test_a_page_does_not_wait_long_for_others(monkeypatch: pytest.MonkeyPa
 
     object.__setattr__(shown.parts, "others", stuck)
     feed = Feed(shown.parts, assets="a")
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(seconds()):
         view = await feed.view()
     assert view.cells["region.2.state"] == "not asked yet"
     assert view.notices == []
@@ -204,7 +203,7 @@ async def test_answers_of_a_time_when_somebody_watched_are_not_shown_as_of_now(
         await never.wait()
 
     object.__setattr__(shown.parts, "others", stuck)
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(seconds()):
         while (await feed.view()).cells["region.2.state"] != "not asked yet":
             await asyncio.sleep(0.01)
 
@@ -263,7 +262,7 @@ async def test_a_viewer_that_leaves_changes_unread_is_behind(
     monkeypatch.setattr(feed_module.UNREAD_MAX, "value", 2)
     feed = Feed(Shown().parts, assets="a")
     with feed.watching() as viewer, feed.watching() as reads:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds()):
             while not viewer.is_behind:
                 await reads.next()
         assert not reads.is_behind
@@ -295,16 +294,14 @@ class Browser:
 
     async def serve(self, feed: Feed, still_may: Callable[[], bool] = lambda: True) -> None:
         scope = {"type": "http"}
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds()):
             await LiveResponse(feed, still_may)(scope, self.receive, self.send)
 
 
 async def test_a_response_ends_when_the_browser_leaves() -> None:
     feed, browser = Feed(Shown().parts, assets="a"), Browser()
     serving = asyncio.create_task(browser.serve(feed))
-    async with asyncio.timeout(SECONDS):
-        while len(browser.told) < 3:
-            await asyncio.sleep(0)
+    await until(lambda: len(browser.told) >= 3, "three messages")
     browser.leaves.set()
     await serving
     assert feed.viewer_count == 0
@@ -315,9 +312,7 @@ async def test_a_browser_that_does_not_read_is_ended(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(live.SEND_SECONDS_MAX, "value", 0.05)
     feed, browser = Feed(Shown().parts, assets="a"), Browser()
     serving = asyncio.create_task(browser.serve(feed))
-    async with asyncio.timeout(SECONDS):
-        while not browser.told:
-            await asyncio.sleep(0)
+    await until(lambda: browser.told, "a message")
     browser.reads.clear()
     await serving
     assert feed.viewer_count == 0

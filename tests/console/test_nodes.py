@@ -11,7 +11,8 @@ import pytest
 
 from crdtstream.local_regions import LocalRegions
 from tests.conftest import free_base_port
-from tests.live.cluster import running_regions, wait_until
+from tests.live.cluster import running_regions
+from tests.patience import seconds, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
@@ -21,7 +22,7 @@ def state_of(
 ) -> str:
     """State of a region on the overview of a node."""
     page = f"{scheme}://{address}/"
-    with urllib.request.urlopen(page, timeout=30, context=authority) as answer:
+    with urllib.request.urlopen(page, timeout=seconds(), context=authority) as answer:
         text = answer.read().decode()
     found = re.search(rf'data-cell="region\.{region}\.state" data-state="([^"]*)"', text)
     assert found is not None
@@ -30,7 +31,7 @@ def state_of(
 
 def asked_and_sent(address: str, path: str) -> None:
     """Have a page ask, and send its form; the answer is the page of the outcome."""
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=seconds()) as answer:
         proof = re.search(r'name="proof" value="([^"]*)"', answer.read().decode())
     assert proof is not None
     form = urllib.request.Request(
@@ -38,7 +39,7 @@ def asked_and_sent(address: str, path: str) -> None:
         data=urlencode({"proof": proof[1]}).encode(),
         headers={"Origin": f"http://{address}"},
     )
-    with urllib.request.urlopen(form, timeout=30) as answer:
+    with urllib.request.urlopen(form, timeout=seconds()) as answer:
         assert 'data-state="being done"' in answer.read().decode()
 
 
@@ -77,7 +78,7 @@ def test_a_region_that_is_gone_is_told_with_the_reason(tmp_path: Path) -> None:
         wait_until(lambda: state_of(address, 2) == "ok", "it is there")
         cluster[2].end()
         wait_until(lambda: state_of(address, 2) == "no answer", "it is gone")
-        with urllib.request.urlopen(f"http://{address}/", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{address}/", timeout=seconds()) as answer:
             text = answer.read().decode()
         assert "CrdtstreamRegionDown" in text
         assert "CrdtstreamRegionIsolated" in text

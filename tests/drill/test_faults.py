@@ -18,7 +18,7 @@ from crdtstream.drill.drill import FlappingLinks
 from crdtstream.drill.proxies import ProxyError, own_server
 from crdtstream.drill.tied import PROGRAM, tied
 from tests.conftest import program
-from tests.live.cluster import wait_until
+from tests.patience import wait_until
 
 
 class Way:

@@ -12,7 +12,7 @@ from crdtstream.drill.outcome import Mark, MarkKind, Run, Verdict
 from crdtstream.drill.rehearsal import Local
 from crdtstream.drill.runner import INTERRUPTED, Progress
 from tests.conftest import program
-from tests.live.cluster import wait_until
+from tests.patience import seconds, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -35,8 +35,6 @@ DRILL = Drill.model_validate(
         ],
     }
 )
-# The wait for an answer from an address where nobody ever answers would be longer.
-SOON_SECONDS = 40.0
 
 
 class Watcher:
@@ -115,7 +113,7 @@ def stopped(tmp_path: Path, drill: Drill, phase: Phase) -> tuple[Run, Watcher]:
         lambda: phase(tmp_path / "kept" / "a", watcher) or not thread.is_alive(), "the phase"
     )
     stop.set()
-    thread.join(SOON_SECONDS)
+    thread.join(seconds())
     assert not thread.is_alive(), "it goes on"
     [run] = runs
     return run, watcher

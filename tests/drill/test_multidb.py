@@ -17,6 +17,7 @@ from crdtstream.settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.conftest import free_base_port
 from tests.harness.driven import make_region
+from tests.patience import seconds
 
 XADD = ("XADD", "s", "*", "f", "v")
 
@@ -49,7 +50,7 @@ async def test_a_request_without_a_region_is_unanswered_and_not_the_end(tmp_path
         await engine.begin()
         await server.start("127.0.0.1", port)
         running = asyncio.create_task(engine.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds()):
             while (await multidb.request(XADD)).outcome is not Outcome.OK:
                 await asyncio.sleep(0.05)
         await server.stop(patience_ms=0)
@@ -58,7 +59,7 @@ async def test_a_request_without_a_region_is_unanswered_and_not_the_end(tmp_path
 
         # And loses the one that it had.
         seen = set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds()):
             while "TemporaryUnavailableException" not in seen:
                 answer = await multidb.request(XADD)
                 assert answer.outcome is Outcome.UNKNOWN

@@ -9,7 +9,8 @@ import yaml
 
 from crdtstream.drill.prometheus import RULES, Prometheus, PrometheusError, scaled_rules
 from tests.conftest import free_base_port, program
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
+from tests.patience import wait_until
 
 
 def scaled(rule: str, *, factor: float = 0.1) -> dict[str, object]:

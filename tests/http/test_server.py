@@ -17,8 +17,8 @@ from starlette.routing import Route
 from crdtstream.http import server
 from crdtstream.http.bodies import BodyBound
 from crdtstream.http.server import HttpProtocol, HttpServer, http_server, listening_socket
+from tests.patience import seconds
 
-WAIT_SECONDS = 10
 ASK = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
@@ -45,7 +45,7 @@ async def serving(
     running = http_server(Starlette(routes=routes, middleware=[Middleware(BodyBound)]))
     task = asyncio.create_task(running.serve(sockets=[listener]))
     try:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(seconds()):
             yield port
     finally:
         running.end()
@@ -256,5 +256,5 @@ async def test_signals_are_left_to_the_node_and_an_end_comes_at_once(
 
     running.on_tick = on_tick  # type: ignore[method-assign]
     running.end()
-    await asyncio.wait_for(task, WAIT_SECONDS)
+    await asyncio.wait_for(task, seconds())
     assert ticks == 1

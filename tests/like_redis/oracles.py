@@ -7,15 +7,13 @@ import platform
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 from tests.conftest import require
-
-PATIENCE_S = 10.0
+from tests.patience import seconds, wait_until
 
 
 class RealServer:
@@ -32,7 +30,7 @@ class RealServer:
 
     def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(seconds())
         connection.connect(str(self.path))
         return connection
 
@@ -84,14 +82,12 @@ def running(binary: Path, folder: Path, *options: str) -> Iterator[RealServer]:
 
 
 def _wait_until_listening(path: Path, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    def listens() -> bool:
         assert process.poll() is None, (path.parent / "log").read_text()
         with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(str(path)) == 0:
-                return
-        time.sleep(0.005)
-    raise AssertionError("the server does not listen")
+            return probe.connect_ex(str(path)) == 0
+
+    wait_until(listens, "the server listens")
 
 
 def _version(binary: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.like_redis.oracles import RealServer, binaries
 from tests.like_redis.oracles import running as running_real
+from tests.patience import seconds
 from tests.resp.node import Node, running, settings
 
 INPUTS = [
@@ -64,7 +65,7 @@ def answer(connection: socket.socket, said: bytes) -> bytes:
 
 
 def ours(node: Node, said: bytes) -> bytes:
-    return answer(socket.create_connection(("127.0.0.1", node.port), timeout=10), said)
+    return answer(socket.create_connection(("127.0.0.1", node.port), timeout=seconds()), said)
 
 
 @pytest.mark.parametrize("said", INPUTS, ids=lambda said: repr(said[:20]))

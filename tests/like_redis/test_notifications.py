@@ -14,9 +14,9 @@ from redis.exceptions import ResponseError
 
 from tests.like_redis.oracles import RealServer
 from tests.like_redis.script import command_words
+from tests.patience import seconds
 from tests.resp.node import running
 
-PATIENCE_S: Final = 10.0
 # All classes of 8.2.3.
 CLASSES: Final = "KEAocnm"
 
@@ -222,7 +222,7 @@ class Side:
         self.heard = self.listener.pubsub()
         self.heard.psubscribe("__key*__:*", "end")
         for _ in range(2):
-            assert self.heard.get_message(timeout=PATIENCE_S)["type"] == "psubscribe"
+            assert self.heard.get_message(timeout=seconds())["type"] == "psubscribe"
 
     def run(self, words: tuple[bytes, ...]) -> None:
         with contextlib.suppress(ResponseError):
@@ -233,7 +233,7 @@ class Side:
         self.listener.publish("end", "")
         told: list[tuple[bytes, bytes]] = []
         while True:
-            message = self.heard.get_message(timeout=PATIENCE_S)
+            message = self.heard.get_message(timeout=seconds())
             assert message is not None, "the end never came"
             if message["channel"] == b"end":
                 return told
@@ -241,9 +241,9 @@ class Side:
 
     def wait_for(self, name: bytes) -> bytes:
         """The key of the next notification of that name."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + seconds()
         while time.monotonic() < deadline:
-            message = self.heard.get_message(timeout=PATIENCE_S)
+            message = self.heard.get_message(timeout=seconds())
             if message is not None and message["channel"] == b"__keyevent@0__:" + name:
                 data: bytes = message["data"]
                 return data

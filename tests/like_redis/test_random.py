@@ -29,11 +29,12 @@ from hypothesis.stateful import (
 
 from tests.conftest import examples
 from tests.harness.sizes import SIZES, SizedMachine
-from tests.like_redis.oracles import PATIENCE_S, RealServer
+from tests.like_redis.oracles import RealServer
 from tests.like_redis.script import Difference, Outcome, Runner, Step, command_words
 from tests.like_redis.sides import BLOCKED, OurSide, RealSide, Side
 from tests.like_redis.wire import Failure, Read
 from tests.live.cluster import running_regions
+from tests.patience import seconds
 
 # By their names in docs/differences.md, the differences this test could meet, and how it does not.
 STEERED_AROUND = {
@@ -519,7 +520,7 @@ class Process:
         self._port = port
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self._port), timeout=PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self._port), timeout=seconds())
 
 
 class OneProcess(OneRegion):

@@ -13,6 +13,7 @@ from typing import Any
 
 from toxiproxy import Proxy, Toxiproxy
 
+from tests import patience
 from tests.conftest import free_base_port
 from tests.live.cluster import Cluster, Node, Process
 
@@ -49,7 +50,7 @@ class Apart:
 class Regions(Apart):
     """The same with a proxy on each link; ``proxies[puller, peer]``."""
 
-    def __init__(self, folder: Path, toxiproxy: Toxiproxy) -> None:
+    def __init__(self, folder: Path, toxiproxy: Toxiproxy, **settings: object) -> None:
         super().__init__(folder)
         addresses = {}
         self.proxies: dict[tuple[int, int], Proxy] = {}
@@ -59,7 +60,7 @@ class Regions(Apart):
                     proxy = toxiproxy.create(node.grpc_address, f"apart-{puller}-{peer}")
                     self.proxies[puller, peer] = proxy
                     addresses[puller, peer] = proxy.listen
-        self.cluster.configure(addresses)
+        self.cluster.configure(addresses, **settings)
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def stalling(process: Process, *, seconds: float = 0.7) -> Iterator[None]:
 def get(url: str, *, method: str = "GET") -> tuple[int, Any]:
     request = urllib.request.Request(url, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as page:
+        with urllib.request.urlopen(request, timeout=patience.seconds()) as page:
             status, body = page.status, page.read()
     except urllib.error.HTTPError as error:
         status, body = error.code, error.read()
@@ -94,8 +95,9 @@ def get(url: str, *, method: str = "GET") -> tuple[int, Any]:
 
 
 @contextmanager
-def regions_apart(folder: Path, toxiproxy: Toxiproxy) -> Iterator[Regions]:
-    regions = Regions(folder, toxiproxy)
+def regions_apart(folder: Path, toxiproxy: Toxiproxy, **settings: object) -> Iterator[Regions]:
+    """Such regions, running; ``settings`` are those of each node."""
+    regions = Regions(folder, toxiproxy, **settings)
     try:
         regions.cluster.start()
         yield regions

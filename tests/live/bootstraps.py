@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,14 +12,14 @@ import redis
 
 from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.store.sqlite_staging import STAGING_FILE
-from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.cluster import Cluster, Node
+from tests.patience import wait_until
 
 # Of a settings file: the smallest that there can be.
 SMALL_BACKLOG: Final = 64 << 10
 # Some messages of a copy: it can be broken in the middle.
 LARGE_VALUES, LARGE_BYTES = 500, 4_000
 SLOW_BYTES_PER_S: Final = 400_000
-COPY_SECONDS: Final = 90.0
 
 
 def write(node: Node, key: str, count: int, *, size: int = 0) -> None:
@@ -50,7 +50,7 @@ def cut_log(node: Node) -> None:
         # A rest is not worth a cut.
         return bool(first > 1 and last < first + CUT_RECORDS_MIN)
 
-    until(is_cut, "the log is cut")
+    wait_until(is_cut, "the log is cut")
 
 
 def are_equal(*nodes: Node) -> bool:
@@ -59,7 +59,7 @@ def are_equal(*nodes: Node) -> bool:
 
 def level(*nodes: Node) -> None:
     """Wait until all have applied the same."""
-    wait_until(lambda: are_equal(*nodes), "all are equal", seconds=COPY_SECONDS)
+    wait_until(lambda: are_equal(*nodes), "all are equal")
 
 
 def lose_folder(node: Node) -> None:
@@ -153,7 +153,3 @@ def takes_writes_at_once(node: Node) -> None:
     old = "catch_up_answer_ms_max = 500"
     assert old in text
     node.config.write_text(text.replace(old, "catch_up_answer_ms_max = 0"))
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    wait_until(condition, what, seconds=COPY_SECONDS)

@@ -25,7 +25,8 @@ from crdtstream.certificates.checking import Wanted
 from crdtstream.certificates.node_files import CertificateSet, Paths, read_set
 from crdtstream.cli.certs import app as certs
 from tests.conftest import ROOT
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of
+from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import seconds
 
 PASSWORD: Final = "correct-horse-battery"
 EVERYWHERE: Final = "0.0.0.0"
@@ -170,7 +171,7 @@ class Closed:
                 "port": node.resp_port,
                 "username": user,
                 "password": PASSWORD,
-                "socket_timeout": WAIT_SECONDS,
+                "socket_timeout": seconds(),
                 "retry": Retry(NoBackoff(), 0),
                 **self.operator.for_redis,
                 **differs,

@@ -12,7 +12,8 @@ from toxiproxy import Toxiproxy
 from toxiproxy.api import APIConsumer
 
 from tests.conftest import free_base_port, program
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
+from tests.patience import wait_until
 
 TOLD_MAX: Final = 5_000
 

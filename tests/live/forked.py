@@ -21,6 +21,7 @@ from typing import Final
 
 from crdtstream.cli.start import main
 from crdtstream.compiled import PURE
+from tests.patience import seconds
 
 _CONTEXT: Final = get_context("forkserver")
 # Modules that a node, and the commands that operate one, import when they are asked for.
@@ -99,17 +100,22 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def completed(args: Sequence[str], *, timeout: float) -> "subprocess.CompletedProcess[str]":
+def completed(
+    args: Sequence[str], *, timeout: float | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run a command of the program to its end; what it printed, and its status.
 
+    Args:
+        timeout: seconds of a command that takes long; None: as any wait.
+
     Raises:
-        TimeoutExpired: it still runs after ``timeout`` seconds; it is killed.
+        TimeoutExpired: it still runs after that time; it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
         process = Forked(args, output, errors)
         try:
-            status = process.wait(timeout)
+            status = process.wait(seconds() if timeout is None else timeout)
         finally:
             process.kill()
         return subprocess.CompletedProcess(

@@ -19,7 +19,8 @@ from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep.backup import write_backup
 from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
+from tests.patience import wait_until
 
 
 def run(*words: object) -> Result:

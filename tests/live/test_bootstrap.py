@@ -22,10 +22,10 @@ from tests.live.bootstraps import (
     lose_second,
     staging_is_gone,
     takes_writes_at_once,
-    until,
     write,
 )
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.patience import wait_until
 
 
 def ready(node: Node) -> tuple[int, Any]:
@@ -54,7 +54,7 @@ def test_a_region_whose_folder_is_lost_comes_back(three_regions: Cluster) -> Non
     write(third, "c", 5)
     level(first, second, third)
     assert first.client.xlen("c") == 205
-    until(lambda: staging_is_gone(third), "what was staged is deleted")
+    wait_until(lambda: staging_is_gone(third), "what was staged is deleted")
     assert bootstrap(third)["taken_over"] == 1
 
 
@@ -90,7 +90,7 @@ def test_a_region_away_for_longer_than_the_backlog_loses_nothing_and_nobody_else
     writer = Writer(second, "during")
     with writer.running():
         level_or_ahead(away)
-        until(lambda: len(writer.acknowledged) >= 20, "its client wrote")
+        wait_until(lambda: len(writer.acknowledged) >= 20, "its client wrote")
     level(first, second, third)
     assert bootstrap(second)["taken_over"] == 1
     assert (writer.refused, writer.lost) == ([], [])
@@ -99,12 +99,12 @@ def test_a_region_away_for_longer_than_the_backlog_loses_nothing_and_nobody_else
         assert node.client.xlen("s") == 160
         found = {entry_id for entry_id, _ in node.client.xrange("during")}
         assert found == set(writer.acknowledged)
-    until(lambda: staging_is_gone(second), "what was staged is deleted")
+    wait_until(lambda: staging_is_gone(second), "what was staged is deleted")
 
 
 def level_or_ahead(cluster: Cluster) -> None:
     """Wait until region 2 has what the others wrote."""
-    until(lambda: cluster[2].client.xlen("s") == 160, "it has what it lacked")
+    wait_until(lambda: cluster[2].client.xlen("s") == 160, "it has what it lacked")
 
 
 @pytest.mark.long
@@ -142,7 +142,7 @@ def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Pat
         first, second = cluster.nodes.values()
         lose_second(cluster)
         second.launch()
-        until(lambda: is_copying(second), "a part has come")
+        wait_until(lambda: is_copying(second), "a part has come")
         status, page = ready(second)
         assert status == 503
         assert "region 2 gets the state of region 1: " in page["reason"]
@@ -154,4 +154,4 @@ def test_while_it_gets_a_state_it_says_whose_and_how_much_has_come(tmp_path: Pat
         assert second.client.xlen("s") == 0
         second.wait()
         level(first, second)
-        assert ready(second)[0] == 200
+        wait_until(lambda: ready(second)[0] == 200, "it is ready")

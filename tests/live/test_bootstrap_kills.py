@@ -11,7 +11,6 @@ import redis
 
 from crdtstream.store.failpoints import EXIT_STATUS
 from tests.live.bootstraps import (
-    COPY_SECONDS,
     SLOW_BYTES_PER_S,
     bootstrap,
     cut_log,
@@ -20,10 +19,10 @@ from tests.live.bootstraps import (
     lose_folder,
     lose_second,
     staging_is_gone,
-    until,
     write,
 )
 from tests.live.cluster import Cluster, Node, running_regions
+from tests.patience import seconds, wait_until
 
 # In the order in which the receiver comes by.  Those of a checkpoint are of the one that has what
 # was merged.
@@ -68,7 +67,7 @@ def has_everything(cluster: Cluster) -> None:
     """Both are equal, also after one more kill, and go on."""
     first, second = cluster.nodes.values()
     level(first, second)
-    until(lambda: staging_is_gone(second), "what was staged is deleted")
+    wait_until(lambda: staging_is_gone(second), "what was staged is deleted")
     second.end(signal.SIGKILL)
     second.start()
     write(second, "b", 3)
@@ -93,7 +92,7 @@ def test_a_receiver_killed_at_any_step_of_a_bootstrap_has_everything(
     monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
     monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", step)
     process = second.launch()
-    assert process.wait(COPY_SECONDS) == EXIT_STATUS, second.log.read_text()
+    assert process.wait(seconds()) == EXIT_STATUS, second.log.read_text()
     monkeypatch.delenv("CRDTSTREAM_DRILL__FAILPOINT")
     second.start()
     has_everything(lost)
@@ -121,7 +120,7 @@ def level_or_starting(cluster: Cluster) -> None:
             return bool(second.client.xlen("a") == 150 and not second.status().fault)
         return False
 
-    until(takes_writes, "it has what it lacked")
+    wait_until(takes_writes, "it has what it lacked")
 
 
 @pytest.mark.long
@@ -130,14 +129,14 @@ def test_a_sender_killed_in_the_middle_of_a_copy_sends_it_when_it_is_back(tmp_pa
         first, second = cluster.nodes.values()
         lose_second(cluster)
         second.launch()
-        until(lambda: is_copying(second), "a part has come")
+        wait_until(lambda: is_copying(second), "a part has come")
         first.end(signal.SIGKILL)
         first.start()
         second.wait()
         level(first, second)
         assert bootstrap(second)["failures"] >= 1
         assert bootstrap(second)["taken_over"] == 1
-        until(lambda: staging_is_gone(second), "what was staged is deleted")
+        wait_until(lambda: staging_is_gone(second), "what was staged is deleted")
 
 
 @pytest.mark.soak
@@ -151,7 +150,7 @@ def test_a_receiver_killed_at_any_image_goes_on_behind_it(
         monkeypatch.setenv("CRDTSTREAM_DRILL_FAILPOINTS", "1")
         monkeypatch.setenv("CRDTSTREAM_DRILL__FAILPOINT", f"staging.put-done:{at}")
         process = second.launch()
-        assert process.wait(COPY_SECONDS) == EXIT_STATUS, second.log.read_text()
+        assert process.wait(seconds()) == EXIT_STATUS, second.log.read_text()
         monkeypatch.delenv("CRDTSTREAM_DRILL__FAILPOINT")
         second.start()
         level(first, second)

@@ -18,11 +18,11 @@ from tests.live.bootstraps import (
     level,
     lose_second,
     staging_is_gone,
-    until,
     write,
     write_much,
 )
-from tests.live.cluster import Node, cluster_of, running_regions, vv_of, wait_until
+from tests.live.cluster import Node, cluster_of, running_regions, vv_of
+from tests.patience import wait_until
 
 
 def copies_of(sender: Node) -> list[int]:
@@ -42,9 +42,9 @@ def test_a_copy_that_the_network_breaks_goes_on_where_it_broke(
         cluster.start()
         lose_second(cluster)
         second.launch()
-        until(lambda: is_copying(second), "a part has come")
+        wait_until(lambda: is_copying(second), "a part has come")
         proxy.disable()
-        until(lambda: bootstrap(second)["failures"] >= 1, "the copy broke")
+        wait_until(lambda: bootstrap(second)["failures"] >= 1, "the copy broke")
         proxy.enable()
         second.wait()
         level(first, second)
@@ -66,9 +66,9 @@ def test_a_receiver_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path
         first, second = cluster.nodes.values()
         lose_second(cluster)
         second.launch()
-        until(lambda: is_copying(second), "a part has come")
+        wait_until(lambda: is_copying(second), "a part has come")
         limit_files(second, 700 << 10)
-        until(lambda: bootstrap(second)["failures"] >= 1, "the disk refused")
+        wait_until(lambda: bootstrap(second)["failures"] >= 1, "the disk refused")
         assert "staging.sqlite" in second.status().bootstrap.failure
         # Nothing was merged, and reads are answered.
         assert vv_of(second.status()) == {}
@@ -76,7 +76,7 @@ def test_a_receiver_whose_disk_is_full_goes_on_when_there_is_room(tmp_path: Path
         limit_files(second, resource.RLIM_INFINITY)
         second.wait()
         level(first, second)
-        until(lambda: staging_is_gone(second), "what was staged is deleted")
+        wait_until(lambda: staging_is_gone(second), "what was staged is deleted")
 
 
 def fill(node: Node) -> None:
@@ -92,15 +92,15 @@ def test_a_sender_whose_disk_gets_full_sends_the_rest_of_its_state(tmp_path: Pat
         first, second = cluster.nodes.values()
         lose_second(cluster)
         second.launch()
-        until(lambda: is_copying(second), "a part has come")
+        wait_until(lambda: is_copying(second), "a part has come")
         limit_files(first, 1)
         with pytest.raises(redis.ResponseError, match="MISCONF"):
             fill(first)
         assert "cannot write row" in first.status().fault
-        until(lambda: second.client.xlen("s") == LARGE_VALUES, "the state has come")
+        wait_until(lambda: second.client.xlen("s") == LARGE_VALUES, "the state has come")
         assert bootstrap(second)["failures"] == 0
         limit_files(first, resource.RLIM_INFINITY)
-        until(lambda: not first.status().fault, "the disk is used again")
+        wait_until(lambda: not first.status().fault, "the disk is used again")
         second.wait()
         level(first, second)
 

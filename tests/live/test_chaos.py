@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from crdtstream.settings import load_settings
 from tests.conftest import ROOT, program
 from tests.live.closed import Closed
 from tests.live.cluster import Cluster, cluster_of
+from tests.patience import LONG, seconds
 
 FOLDER = ROOT / "deploy" / "chaostoolkit"
 EXPERIMENTS = sorted(FOLDER.glob("*.yaml"))
@@ -87,7 +89,7 @@ def regions(
 ) -> Iterator[Cluster]:
     """Three regions, the links between them through proxies with the experiment's names."""
     with cluster_of(3, tmp_path_factory.mktemp("regions")) as cluster:
-        cluster.configure(proxied(cluster, toxiproxy_server))
+        cluster.configure(proxied(cluster, toxiproxy_server), availability_latency_tolerance_ms=0)
         cluster.start()
         yield cluster
     toxiproxy_server.destroy_all()
@@ -112,17 +114,21 @@ def run_experiment(
     if closed is not None:
         environment |= closed.environment("root")
     journal = folder / "journal.json"
+    # Its bounds are for a machine that does nothing else.
+    experiment = folder / f"{name}.yaml"
+    text = (FOLDER / experiment.name).read_text()
+    experiment.write_text(re.sub(r"(timeout:? )\d+", rf"\g<1>{seconds():.0f}", text))
     done = subprocess.run(
         [
             *(str(program("chaos")), "--no-version-check", "--log-file", str(folder / "chaos.log")),
-            *("run", "--journal-path", str(journal), *options, str(FOLDER / f"{name}.yaml")),
+            *("run", "--journal-path", str(journal), *options, str(experiment)),
         ],
         env=environment,
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=seconds(LONG),
     )
     assert journal.exists(), done.stdout + done.stderr
     found: dict[str, Any] = json.loads(journal.read_text())

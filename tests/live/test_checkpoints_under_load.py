@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient
-from tests.live.cluster import NODE_PROGRAM, Node, cluster_of, wait_until
+from tests.live.cluster import NODE_PROGRAM, Node, cluster_of
+from tests.patience import wait_until
 
 ROUNDS, ROUNDS_LONG, ROUNDS_SOAK = 3, 20, 200
 # A checkpoint is due several times a second under this load.

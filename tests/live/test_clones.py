@@ -12,9 +12,10 @@ import redis
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import CHECKSUM_KEY, meta_checksum
 from crdtstream.store.opening import read_opening, write_opening
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.test_incarnations import add, refusal, use, values_of
 from tests.live.test_salvage import salvage
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.long
 

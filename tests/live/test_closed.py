@@ -31,10 +31,11 @@ from crdtstream.v1 import (
     replication_pb2,
 )
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of
 from tests.live.forked import completed
 from tests.live.test_joining import Joiner, status_of
 from tests.live.test_members import crdb
+from tests.patience import seconds, wait_until
 from tests.resp.node import RawClient, request
 
 pytestmark = pytest.mark.live
@@ -85,7 +86,7 @@ def code_of(channel: grpc.Channel, method: str, login: Login) -> grpc.StatusCode
     call = getattr(channel, kind)(f"/{method}")
     request = iter([b""]) if streams_in else b""
     try:
-        reply = call(request, timeout=10, metadata=login.metadata)
+        reply = call(request, timeout=seconds(), metadata=login.metadata)
         if streams_out:
             next(reply, None)
             reply.cancel()
@@ -104,7 +105,7 @@ def page(node: Node, path: str, login: Login = NO_LOGIN) -> tuple[int, bytes]:
     if login.password:
         request.add_header("Authorization", login.header)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=seconds()) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -127,7 +128,7 @@ def test_a_port_that_is_not_guarded_is_refused_at_start(
         given = {name: value for name, value in OPENED.items() if name != left_out}
         cluster[1].configure({}, **given)
         process = cluster[1].launch()
-        assert process.wait(30) == 2
+        assert process.wait(seconds()) == 2
         assert told in cluster[1].log.read_text()
         cluster[1].process = None
 
@@ -139,10 +140,10 @@ def test_host_opens_the_port_for_redis_clients_only(tmp_path: Path) -> None:
         node = opened(cluster[1], Login(PASSWORD))
         cluster.start()
         # 127.0.0.2 is another address of this machine.
-        socket.create_connection(("127.0.0.2", node.resp_port), timeout=10).close()
+        socket.create_connection(("127.0.0.2", node.resp_port), timeout=seconds()).close()
         for port in (node.grpc_port, node.http_port):
             with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(("127.0.0.2", port), timeout=10)
+                socket.create_connection(("127.0.0.2", port), timeout=seconds())
         assert "grpc_host and http_host open the others" in node.log.read_text()
         # The operator of this machine is asked nothing, as before; programs that read are.
         node.login = NO_LOGIN
@@ -170,11 +171,13 @@ def test_every_method_wants_a_password_unless_it_is_open(reachable: Node, method
 def test_health_is_open_and_reflection_answers_with_the_password(reachable: Node) -> None:
     with grpc.insecure_channel(reachable.grpc_address) as channel:
         health: Any = health_pb2_grpc.HealthStub(channel)
-        reply = health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        reply = health.Check(health_pb2.HealthCheckRequest(), timeout=seconds())
         assert reply.status == health_pb2.HealthCheckResponse.SERVING
         stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        [listed] = stub.ServerReflectionInfo(iter([request]), metadata=LOGIN.metadata, timeout=10)
+        [listed] = stub.ServerReflectionInfo(
+            iter([request]), metadata=LOGIN.metadata, timeout=seconds()
+        )
         assert "crdtstream.v1.Admin" in str(listed)
 
 
@@ -182,7 +185,9 @@ def test_a_backup_streams_to_its_end_behind_the_check(reachable: Node) -> None:
     reachable.client.xadd("s", {"f": "v"})
     with grpc.insecure_channel(reachable.grpc_address) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
-        pieces = list(stub.Backup(admin_pb2.BackupRequest(), metadata=LOGIN.metadata, timeout=30))
+        pieces = list(
+            stub.Backup(admin_pb2.BackupRequest(), metadata=LOGIN.metadata, timeout=seconds())
+        )
     assert pieces
     assert sum(len(piece.data) for piece in pieces) > 100
 
@@ -226,20 +231,20 @@ def test_commands_take_the_password_from_a_file_or_the_environment(
     with_file = ("--password-file", str(path))
     path.write_text(f"{PASSWORD}\n")
     for words in (["crdtstream", "status"], ["crdtstream", "crdb", "list"], ["rladmin", "status"]):
-        run = completed([*words, *at], timeout=60)
+        run = completed([*words, *at])
         assert run.returncode == 1
         assert "takes no call without its password (none was given): name --password-file" in (
             run.stderr
         )
-        run = completed([*words, *at, *with_file], timeout=60)
+        run = completed([*words, *at, *with_file])
         assert run.returncode == 0, run.stderr
     copy = ["crdtstream", "backup", str(tmp_path / "copy"), "--address", reachable.grpc_address]
-    assert completed(copy, timeout=60).returncode == 1
-    assert completed([*copy, *with_file], timeout=60).returncode == 0
-    assert completed([*copy[:2], str(tmp_path / "c2"), *copy[3:], "--user", "eve", *with_file],
-                     timeout=60).returncode == 1  # fmt: skip
+    assert completed(copy).returncode == 1
+    assert completed([*copy, *with_file]).returncode == 0
+    second = [*copy[:2], str(tmp_path / "c2"), *copy[3:]]
+    assert completed([*second, "--user", "eve", *with_file]).returncode == 1
     monkeypatch.setenv("CRDTSTREAM_PASSWORD", PASSWORD)
-    run = completed(["crdtstream", "status", "--json", *at], timeout=60)
+    run = completed(["crdtstream", "status", "--json", *at])
     assert run.returncode == 0
     assert PASSWORD not in run.stdout
 
@@ -304,9 +309,7 @@ def test_regions_with_different_passwords_link_and_say_why_they_do_not_agree(
     assert run.returncode == 1
     assert "region 2 at 127.0.0.1" in run.stderr
     assert "takes another password than this region has; set the same requirepass" in run.stderr
-    run = completed(
-        ["crdtstream", "status", "--address", pair[1].grpc_address, "--json"], timeout=60
-    )
+    run = completed(["crdtstream", "status", "--address", pair[1].grpc_address, "--json"])
     assert run.returncode == 1
     assert json.loads(run.stdout)["regions"]
     assert "takes no call without its password (this one is wrong)" in run.stderr

@@ -24,7 +24,6 @@ from tests.live.forked import completed
 
 pytestmark = pytest.mark.live
 
-RUN_SECONDS_MAX: Final = 90
 # Also a user: it logs in to the port for Redis clients, which a certificate alone does not.
 AS_USER: Final = "as user"
 # Only an address: there is no --dir.
@@ -225,7 +224,7 @@ def run(words: list[str]) -> tuple[int, str]:
     if words[0] == "rladmin":
         found = CliRunner().invoke(rladmin.app, words[1:])
         return found.exit_code, found.output
-    done = completed(words, timeout=RUN_SECONDS_MAX)
+    done = completed(words)
     return done.returncode, done.stdout + done.stderr
 
 

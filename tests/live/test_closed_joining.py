@@ -9,9 +9,10 @@ import pytest
 
 from tests.conftest import free_base_port
 from tests.live.closed import Closed, Files, closed_regions
-from tests.live.cluster import Node, wait_until
+from tests.live.cluster import Node
 from tests.live.forked import Forked, completed
 from tests.live.test_joining import status_of
+from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -59,7 +60,7 @@ class Machine:
     def refused(self, token: Path) -> str:
         """The reason why its node is not let in."""
         process = self.launch(token)
-        assert process.wait(60) != 0
+        assert process.wait(seconds()) != 0
         self.node.process = None
         return self.node.log.read_text()
 
@@ -73,7 +74,6 @@ def added(closed: Closed, machine: Machine) -> Path:
             *("--token-file", str(token), "--address", closed[1].grpc_address),
             *closed.operator.options,
         ],
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return token

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT, require
 from tests.live.closed import PASSWORD, closed_regions
-from tests.live.cluster import wait_until
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.live
 

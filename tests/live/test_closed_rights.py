@@ -12,6 +12,7 @@ import pytest
 from crdtstream.access.basic import Login
 from crdtstream.v1 import query_pb2, query_pb2_grpc
 from tests.live.closed import PASSWORD, Closed, closed_regions
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -48,7 +49,7 @@ def stub(closed: Closed) -> Iterator[Any]:
 def code_of(call: Any, request: Any, who: Login) -> tuple[grpc.StatusCode, str]:
     """Status of a call, and the node's reason."""
     try:
-        reply = call(request, metadata=who.metadata, timeout=20)
+        reply = call(request, metadata=who.metadata, timeout=seconds())
         if hasattr(reply, "__next__"):
             list(reply)
     except grpc.RpcError as error:
@@ -106,7 +107,7 @@ class Browser:
     def __init__(self, closed: Closed) -> None:
         context = ssl.create_default_context(cafile=str(closed.authority.ca))
         self._connection = http.client.HTTPSConnection(
-            "localhost", closed[1].http_port, timeout=20, context=context
+            "localhost", closed[1].http_port, timeout=seconds(), context=context
         )
 
     def get(self, who: Login) -> int:

@@ -18,7 +18,8 @@ import yaml
 from crdtstream.access.basic import Login
 from tests.conftest import ROOT, free_base_port, program
 from tests.live.closed import PASSWORD, Closed, closed_regions
-from tests.live.cluster import Node, wait_until
+from tests.live.cluster import Node
+from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -38,7 +39,7 @@ def page(closed: Closed, node: Node, path: str, user: str | None = None) -> tupl
         request.add_header("Authorization", Login(PASSWORD, user).header)
     context = ssl.create_default_context(cafile=str(closed.authority.ca))
     try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=seconds(), context=context) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -63,7 +64,7 @@ def test_the_pages_name_regions_by_https(closed: Closed) -> None:
 def test_no_page_is_served_without_tls(closed: Closed) -> None:
     url = f"http://127.0.0.1:{closed[1].http_port}/readyz"
     with pytest.raises((urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(url, timeout=20)
+        urllib.request.urlopen(url, timeout=seconds())
 
 
 def test_renewed_certificates_are_shown_to_the_next_browser(closed: Closed) -> None:
@@ -133,7 +134,7 @@ def test_prometheus_scrapes_by_tls_with_a_user_and_judges_the_alerts(
 
 def _asked(port: int, what: str) -> Any:
     url = f"http://127.0.0.1:{port}/api/v1/{what}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=seconds()) as answer:
         return json.load(answer)["data"]
 
 
@@ -182,7 +183,9 @@ def test_the_exporter_for_redis_reads_with_a_user_by_tls(closed: Closed, tmp_pat
 
         def is_scraped() -> bool:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{port}/metrics", timeout=seconds()
+                ) as page:
                     found[:] = page.read().decode().splitlines()
             except OSError:
                 return False

@@ -21,7 +21,7 @@ def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def console(cluster: Cluster, *words: str) -> list[str]:
     """The lines that the command prints."""
     address = cluster[2].grpc_address
-    done = completed(["crdtstream", "console", "--address", address, *words], timeout=60)
+    done = completed(["crdtstream", "console", "--address", address, *words])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -50,6 +50,6 @@ def test_nothing_is_opened_without_a_display_or_on_request(
 def test_no_region_is_told_as_by_other_commands(two_regions: Cluster) -> None:
     address = two_regions[1].grpc_address
     two_regions.end()
-    done = completed(["crdtstream", "console", "--address", address], timeout=60)
+    done = completed(["crdtstream", "console", "--address", address])
     assert done.returncode == 1
     assert address in done.stderr

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.live.cluster import Cluster, Node, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, running_regions
 from tests.live.test_members import crdb
+from tests.patience import seconds, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def get(node: Node, path: str) -> tuple[int, Any]:
     """Status and body of a page."""
     url = f"http://{node.host}:{node.http_port}{path}"
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=seconds()) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
+from tests.patience import wait_until
 
 ENTRIES = 4_000
 STREAMS = ("one", "other")

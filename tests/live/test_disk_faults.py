@@ -19,7 +19,8 @@ import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
 from tests.conftest import require
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
+from tests.patience import wait_until
 
 MIB: Final = 1 << 20
 # What the node may fill, and what its checkpoints have of that.

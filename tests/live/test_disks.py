@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.patience import seconds, wait_until
 
 VALUE = "x" * 10_000
 
@@ -101,7 +102,7 @@ def test_a_damaged_row_stops_the_start_and_says_what_to_do(tmp_path: Path) -> No
         node.end()
         with sqlite3.connect(node.folder / LOG_FILE) as connection:
             connection.execute("UPDATE log SET batch = zeroblob(length(batch)) WHERE seq = 2")
-        assert node.launch().wait(20) == 1
+        assert node.launch().wait(seconds()) == 1
         node.process = None
         text = node.log.read_text()
         assert f"{LOG_FILE}: row 2 of table log is damaged (checksum). Keep the folder" in text

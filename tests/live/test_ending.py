@@ -13,6 +13,7 @@ import redis
 from crdtstream.store.folder_lock import LOG_FILE
 from tests.live import cluster
 from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import seconds
 
 # Python's own way to end a process: whatever is registered runs, and objects are taken apart.
 WATCHED_PROGRAM = f"""
@@ -65,7 +66,7 @@ def test_a_node_that_cannot_serve_takes_nothing_apart_either(node: Node, tmp_pat
     second = Cluster(1, elsewhere)[1]
     second.resp_port, second.program = node.resp_port, node.program
     second.configure({})
-    assert second.launch("--new-database").wait(cluster.WAIT_SECONDS) == 1
+    assert second.launch("--new-database").wait(seconds()) == 1
     said = second.log.read_text()
     assert "cannot be listened on (resp_port)" in said.splitlines()[-1]
     assert "taken apart" not in said
@@ -78,7 +79,7 @@ def test_a_fatal_signal_leaves_a_line_and_takes_nothing(node: Node) -> None:
     with contextlib.suppress(redis.RedisError):
         node.client.xadd("s", {"f": "v"})
     assert node.process is not None
-    assert node.process.wait(cluster.WAIT_SECONDS) == -signal.SIGBUS
+    assert node.process.wait(seconds()) == -signal.SIGBUS
     node.process = None
     assert "Fatal Python error: Bus error" in node.log.read_text()
     node.start()

@@ -25,12 +25,14 @@ from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 from toxiproxy import Toxiproxy
 
+from crdtstream.settings import Limits
 from crdtstream.v1 import admin_pb2 as pb
 from tests.certificates.making import make
 from tests.conftest import ROOT, free_base_port, program, require
 from tests.live.apart import Apart, Regions, get, regions_apart, stalling
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
 from tests.live.test_mutual_tls import Secure, files_of, settings_of
+from tests.patience import seconds, wait_until
 
 INTERVAL_SECONDS = 0.1
 TOLERANCE_MS = 300
@@ -121,7 +123,7 @@ class AsyncMover:
         self._client: Any = self._run(connect())
 
     def _run(self, coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(seconds())
 
     def add(self) -> bytes:
         entry: bytes = self._run(self._client.xadd(KEY, {"field": "value"}))
@@ -357,7 +359,7 @@ def tls_before(ports: Sequence[int], authority: trustme.CA) -> Iterator[list[int
         return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
 
     def run(coroutine: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(seconds())
 
     servers = [run(listen(port)) for port in ports]
     try:
@@ -436,11 +438,11 @@ def test_of_two_regions_the_survivor_stays_available_with_the_recipes_tolerance(
     tmp_path: Path,
 ) -> None:
     with cluster_of(2, tmp_path) as cluster:
-        cluster.configure()
-        # With the time after which a node that runs by itself takes a peer for lost.
+        # With the time after which a node that runs by itself takes a peer for lost.  The time in
+        # which a busy loop comes to a request is no part of it.
         for node in cluster.nodes.values():
-            config = node.config.read_text()
-            node.config.write_text(config.replace("link_silence_ms_max = 1000\n", ""))
+            node.link_silence_ms_max = Limits().link_silence_ms_max
+        cluster.configure(availability_latency_tolerance_ms=0)
         cluster.start()
         page = f"http://127.0.0.1:{cluster[1].http_port}/v1/bdbs/1/availability?extend_check=lag"
         asked = f"{page}&availability_lag_tolerance_ms={recipe.LAG_MS_MAX}"

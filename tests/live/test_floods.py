@@ -18,7 +18,8 @@ import redis
 from crdtstream.access.basic import Login
 from crdtstream.node.ports import CALLERS_MAX
 from crdtstream.v1 import membership_pb2, membership_pb2_grpc
-from tests.live.cluster import Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
+from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -128,7 +129,7 @@ def test_half_requests_end_and_take_little_memory(node: Node, port: str, half: s
                     one.send(b"x")
             return all(is_closed(one) for one in strangers)
 
-        wait_until(all_closed, f"all {half} at {port} are ended", seconds=20)
+        wait_until(all_closed, f"all {half} at {port} are ended")
         assert (worst - before) / STRANGERS < 1 << 20
     # Whoever has something to say is served.
     assert node.client.ping()
@@ -142,7 +143,7 @@ def test_metadata_and_messages_of_strangers_are_bounded(node: Node) -> None:
             (membership_pb2.JoinRequest(secret=b"x" * (4 << 20)), ()),
         ):
             with pytest.raises(grpc.RpcError) as refused:
-                join(request, metadata=metadata, timeout=20)
+                join(request, metadata=metadata, timeout=seconds())
             error: Any = refused.value
             assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -164,7 +165,7 @@ def flood(node: Node, stop: threading.Event, sent: list[int]) -> None:
     while not stop.is_set():
         with (
             contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", node.resp_port), timeout=5) as one,
+            socket.create_connection(("127.0.0.1", node.resp_port), timeout=seconds()) as one,
         ):
             while not stop.is_set():
                 one.sendall(wrong)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import VENV
-from tests.live.cluster import Cluster, Node, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, running_regions
 from tests.live.test_members import crdb
+from tests.patience import seconds, wait_until
 
 KEYS = 200
 
@@ -34,7 +35,12 @@ def flush(node: Node, *words: str, typed: str = "") -> "subprocess.CompletedProc
         return crdb(node, "flush", *words)
     command = [str(VENV / "bin" / "crdtstream"), "crdb", "flush", "--address", node.grpc_address]
     return subprocess.run(
-        [*command, *words], capture_output=True, text=True, check=False, timeout=60, input=typed
+        [*command, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds(),
+        input=typed,
     )
 
 
@@ -114,7 +120,7 @@ def test_killed_in_the_middle_a_second_one_finishes(cluster: Cluster, victim: st
         process.wait()
     else:
         cluster[1].end(signal.SIGKILL)
-        assert process.wait(30) == 1
+        assert process.wait(seconds()) == 1
         cluster[1].start()
     assert cluster[1].client.dbsize() > 0, "it was over before"
     run = flush(cluster[1], "--yes")

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from tests.live.cluster import Node, running_regions
 from tests.live.forked import completed
+from tests.patience import seconds
 
 IN_USE = "another process has this folder open; stop that node first"
 
 
 def crdtstream(*words: object) -> "subprocess.CompletedProcess[str]":
-    return completed(["crdtstream", *map(str, words)], timeout=60)
+    return completed(["crdtstream", *map(str, words)])
 
 
 def test_a_folder_without_its_lock_file_still_takes_one_node(tmp_path: Path) -> None:
@@ -24,7 +25,7 @@ def test_a_folder_without_its_lock_file_still_takes_one_node(tmp_path: Path) -> 
         second.config = tmp_path / "second.toml"
         second.log = tmp_path / "second.log"
         second.configure({})
-        assert second.launch().wait(30) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         assert IN_USE in second.log.read_text()
         # Neither does a program for folders come between.

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,7 +16,8 @@ import pytest
 import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import WAIT_SECONDS, Node, running_regions, wait_until
+from tests.live.cluster import Node, running_regions
+from tests.patience import seconds, wait_until
 
 WAL = f"{LOG_FILE}-wal"
 
@@ -32,7 +32,7 @@ def page(node: Node, path: str) -> tuple[int, dict[str, Any]]:
 
 def crdtstream(*words: object) -> None:
     command = [sys.executable, "-m", "crdtstream", *map(str, words)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=seconds())
 
 
 def is_refused(node: Node) -> bool:
@@ -145,13 +145,10 @@ def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path
 def test_a_loss_is_noticed_while_nobody_writes(tmp_path: Path) -> None:
     with running_regions(1, tmp_path) as cluster:
         node = cluster[1]
-        assert page(node, "/readyz")[0] == 200
+        wait_until(lambda: page(node, "/readyz")[0] == 200, "it is ready")
         delete(node)
-        # Two looks, and as many again for a busy machine: it waits for no write.
-        deadline = time.monotonic() + 30
-        while page(node, "/readyz")[0] == 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        # It waits for no write.
+        wait_until(lambda: page(node, "/readyz")[0] != 200, "the loss is noticed")
 
 
 def test_a_deleted_folder_is_not_started_as_a_new_database(tmp_path: Path) -> None:
@@ -163,7 +160,7 @@ def test_a_deleted_folder_is_not_started_as_a_new_database(tmp_path: Path) -> No
         crdtstream("backup", backup, "--address", node.grpc_address)
         node.end(signal.SIGKILL)
         delete(node)
-        assert node.launch().wait(WAIT_SECONDS) == 1
+        assert node.launch().wait(seconds()) == 1
         node.process = None
         assert not node.folder.exists()
         told = node.log.read_text()
@@ -183,7 +180,7 @@ def test_a_deleted_folder_is_not_started_as_a_new_database(tmp_path: Path) -> No
         node.end(signal.SIGKILL)
         # The marker is of what is in the folder now.
         delete(node)
-        assert node.launch().wait(WAIT_SECONDS) == 1
+        assert node.launch().wait(seconds()) == 1
         node.process = None
         assert node.log.read_text().rstrip().endswith("start with --new-database")
         assert f"identity {before}" in node.log.read_text().splitlines()[-1]

@@ -9,21 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.live.cluster import Cluster, wait_until
+from tests.live.cluster import Cluster
 from tests.live.forked import Forked, completed
+from tests.patience import seconds, wait_until
 
 
 @pytest.mark.parametrize(
     "words", [("--version",), ("crdb", "list", "--address", "127.0.0.1:1"), ("crdb", "no-such")]
 )
 def test_a_command_prints_and_ends_as_in_a_process_of_its_own(words: tuple[str, ...]) -> None:
-    forked = completed(["crdtstream", *words], timeout=60)
+    forked = completed(["crdtstream", *words])
     own = subprocess.run(
         [sys.executable, "-m", "crdtstream", *words],
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=seconds(),
     )
     said = own.stderr.replace("python -m crdtstream", "crdtstream")
     assert (forked.returncode, forked.stdout, forked.stderr) == (own.returncode, own.stdout, said)
@@ -45,7 +46,7 @@ def test_a_node_has_its_own_environment_and_ends_by_a_signal(
             process.wait(0.01)
     finally:
         process.kill()
-    assert process.wait(30) == process.returncode == -signal.SIGKILL
+    assert process.wait(seconds()) == process.returncode == -signal.SIGKILL
     node.client.close()
 
 
@@ -77,7 +78,7 @@ def test_a_node_ends_with_whoever_was_killed_before_ending_it(tmp_path: Path) ->
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=seconds(),
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     wait_until(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), "it is gone")

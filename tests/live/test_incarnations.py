@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.test_salvage import salvage
+from tests.patience import wait_until
 
 MARK = "goes on in another folder"
 

@@ -12,11 +12,13 @@ import pytest
 
 from crdtstream.engine.cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
+from tests import patience
 from tests.conftest import free_base_port
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, write
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.forked import Forked
 from tests.live.test_members import crdb, listed
+from tests.patience import wait_until
 
 NEW = 4
 
@@ -64,7 +66,7 @@ class Joiner:
         self.log.unlink(missing_ok=True)
         self.launch(member, token=token, name=name)
         assert self.process is not None
-        assert self.process.wait(30) != 0
+        assert self.process.wait(patience.seconds()) != 0
         self.node.process = None
         return self.log.read_text()
 
@@ -129,7 +131,7 @@ def test_a_region_joins_under_load_and_writes(cluster: Cluster, joiner: Joiner) 
     assert sorted(texts) == sorted(wanted | {b"4:0"})
     # It counts from here on.
     cluster[1].client.xadd("s", {"n": "last"})
-    assert cluster[1].client.execute_command("WAIT", 3, 5000) == 3
+    assert cluster[1].client.execute_command("WAIT", 3, 0) == 3
 
 
 @pytest.mark.long
@@ -244,7 +246,7 @@ def test_a_region_that_did_not_join_is_taken_back_and_its_number_is_gone(
     assert "Region 5 may join" in again.stdout
     # The others do not wait for what never was.
     cluster[1].client.xadd("s", {"n": "1"})
-    assert cluster[1].client.execute_command("WAIT", 2, 5000) == 2
+    assert cluster[1].client.execute_command("WAIT", 2, 0) == 2
 
 
 def test_a_refused_add_leaves_no_token(cluster: Cluster, joiner: Joiner) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.live.cluster import Cluster, Node, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, running_regions, vv_of
+from tests.patience import wait_until
 
 
 class Writer(threading.Thread):

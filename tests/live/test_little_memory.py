@@ -21,7 +21,8 @@ import redis
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
-from tests.live.cluster import NODE_PROGRAM, Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import NODE_PROGRAM, Cluster, Node, cluster_of
+from tests.patience import seconds, wait_until
 
 MIB: Final = 1 << 20
 ENTRIES, SHORT_ENTRIES = 20_000, 1_500
@@ -298,7 +299,7 @@ def wait_for_more(pair: Pair) -> None:
 def scan(node: Node) -> pa.Table:
     """Entries of the stream as a program reads them."""
     with grpc.insecure_channel(node.grpc_address) as channel:
-        pieces = rpc.QueryStub(channel).Scan(pb.ScanRequest(key=b"a", origin=1), timeout=60)
+        pieces = rpc.QueryStub(channel).Scan(pb.ScanRequest(key=b"a", origin=1), timeout=seconds())
         data = b"".join(piece.data for piece in pieces)
     table: pa.Table = pa.ipc.open_stream(pa.py_buffer(data)).read_all().combine_chunks()
     return table

@@ -17,6 +17,7 @@ from crdtstream.spark.options import Security
 from crdtstream.v1 import query_pb2, query_pb2_grpc
 from tests.conftest import free_base_port, program
 from tests.live.forked import completed
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -33,16 +34,14 @@ def test_local_regions_speak_tls_and_go_on_with_their_certificates(tmp_path: Pat
         assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
         # Commands find the operator's certificate by the folder, and nothing goes without one.
-        shown = completed(["crdtstream", "status", "--dir", str(folder)], timeout=60)
+        shown = completed(["crdtstream", "status", "--dir", str(folder)])
         assert shown.returncode == 0, shown.stderr
         address = local.regions[0].grpc_address
-        plain = completed(["crdtstream", "status", "--address", address], timeout=60)
+        plain = completed(["crdtstream", "status", "--address", address])
         assert plain.returncode == 1
         users = tmp_path / "users.acl"
         users.write_text("user eve on\n")
-        pushed = completed(
-            ["crdtstream", "crdb", "acl", "push", str(users), "--dir", str(folder)], timeout=60
-        )
+        pushed = completed(["crdtstream", "crdb", "acl", "push", str(users), "--dir", str(folder)])
         assert "not configured to use an ACL file" in pushed.stderr
 
         _ask_as_redis_cli(local, "XADD", "s", "*", "f", "v")
@@ -54,10 +53,12 @@ def test_local_regions_speak_tls_and_go_on_with_their_certificates(tmp_path: Pat
         authority = ssl.create_default_context(
             cafile=str(folder / "certificates" / "operator-up" / "ca.pem")
         )
-        with urllib.request.urlopen(local.console_url, timeout=20, context=authority) as page:
+        with urllib.request.urlopen(
+            local.console_url, timeout=seconds(), context=authority
+        ) as page:
             assert "crdtstream" in page.read().decode()
         with pytest.raises((urllib.error.URLError, ConnectionError)):
-            urllib.request.urlopen(local.console_url.replace("https", "http"), timeout=20)
+            urllib.request.urlopen(local.console_url.replace("https", "http"), timeout=seconds())
 
         # Spark checks the host, and shows a certificate of this authority.
         _ask_as_spark(address, folder / "certificates" / "operator-up")
@@ -72,9 +73,7 @@ def test_local_regions_speak_tls_and_go_on_with_their_certificates(tmp_path: Pat
         local.start_all()
         assert local.wait_until_healthy()
         assert local.join()
-        shown = completed(
-            ["crdtstream", "sync", "wait", "--dir", str(folder), "--timeout", "30"], timeout=60
-        )
+        shown = completed(["crdtstream", "sync", "wait", "--dir", str(folder), "--timeout", "30"])
         assert shown.returncode == 0
         assert shown.stderr.splitlines()[-1] == "equal: regions 1, 2, 3"
         assert _ask_as_redis_cli(local, "XLEN", "s") == "1"
@@ -89,7 +88,7 @@ def _ask_as_redis_cli(local: LocalRegions, *command: str) -> str:
     """The answer of the last region, over TLS."""
     port = str(local.regions[-1].resp_port)
     asked = [str(program("redis-cli")), "-p", port, *local.client_options, *command]
-    found = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
+    found = subprocess.run(asked, capture_output=True, text=True, timeout=seconds(), check=True)
     return found.stdout.strip()
 
 
@@ -102,12 +101,14 @@ def _ask_as_spark(address: str, files: Path) -> None:
     )
     with channel_to(address, security) as channel:
         reply = query_pb2_grpc.QueryStub(channel).GetPosition(
-            query_pb2.PositionRequest(), timeout=20
+            query_pb2.PositionRequest(), timeout=seconds()
         )
     assert reply.region == 1
     without = Security(tls=True, tls_ca_cert_file=str(files / "ca.pem"))
     with channel_to(address, without) as channel, pytest.raises(grpc.RpcError):
-        query_pb2_grpc.QueryStub(channel).GetPosition(query_pb2.PositionRequest(), timeout=20)
+        query_pb2_grpc.QueryStub(channel).GetPosition(
+            query_pb2.PositionRequest(), timeout=seconds()
+        )
 
 
 @pytest.mark.long

@@ -14,10 +14,11 @@ import redis
 
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
-from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.cluster import Cluster, Node
 from tests.live.forked import completed
-from tests.live.test_members import RUN_SECONDS, crdb
+from tests.live.test_members import crdb
 from tests.live.test_removing import remove
+from tests.patience import seconds, wait_until
 from tests.query.test_service import Query
 
 # Region 3 wrote three entries, and others have one.
@@ -25,7 +26,7 @@ LOST = "LOST region 3 was removed; of its effects {first}… nothing exists"
 
 
 def crdtstream(*words: str) -> "subprocess.CompletedProcess[str]":
-    return completed(["crdtstream", *words], timeout=RUN_SECONDS)
+    return completed(["crdtstream", *words])
 
 
 def answer(node: Node, *words: str) -> str:
@@ -63,7 +64,7 @@ def test_a_token_a_cursor_and_an_offset_of_a_removed_region_are_answered_lost(
         for region in (1, 2):
             cluster[region].set_links(paused=False)
         remove(cluster, 3)
-        assert [one.result(RUN_SECONDS) for one in blocked] == [lost, lost]
+        assert [one.result(seconds()) for one in blocked] == [lost, lost]
 
     for region in (1, 2):
         _knows_of_the_loss(cluster[region], token, named["3"], lost)

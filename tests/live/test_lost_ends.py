@@ -10,7 +10,8 @@ import pytest
 
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.wal import FRAME_HEADER_BYTES, HEADER_BYTES, check_wal
-from tests.live.cluster import WAIT_SECONDS, Node, running_regions, wait_until
+from tests.live.cluster import Node, running_regions
+from tests.patience import seconds, wait_until
 
 ENTRIES = 200
 WAL = f"{LOG_FILE}-wal"
@@ -76,7 +77,7 @@ def test_a_copy_whose_end_is_lost_is_not_started_alone(
         flip(tmp_path / "copy")
         move_to(node, tmp_path / "copy")
         for _ in range(2):
-            assert node.launch().wait(WAIT_SECONDS) == 1
+            assert node.launch().wait(seconds()) == 1
             node.process = None
         told = node.log.read_text()
         assert "lost" in told

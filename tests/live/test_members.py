@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
 from tests.live.forked import completed
+from tests.patience import wait_until
 
-RUN_SECONDS = 60.0
 ADDED = "fqdn=eu,replication_endpoint=127.0.0.1:7384"
 
 
 def crdb(node: Node, *words: str) -> "subprocess.CompletedProcess[str]":
     command = ["crdtstream", "crdb", *words, "--address", node.grpc_address, *node.login_options]
-    return completed(command, timeout=RUN_SECONDS)
+    return completed(command)
 
 
 def listed(node: Node) -> dict[str, Any]:

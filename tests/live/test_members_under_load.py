@@ -34,13 +34,13 @@ from tests.live.bootstraps import (
     level,
     lose_folder,
     staging_is_gone,
-    until,
     write,
     write_much,
 )
 from tests.live.cluster import Cluster, Node, running_regions, vv_of
 from tests.live.test_joining import Joiner
 from tests.live.test_members import crdb
+from tests.patience import wait_until
 
 # Some ten seconds on a quiet machine; the bound is for a busy one.
 pytestmark = pytest.mark.timeout(600)
@@ -200,7 +200,7 @@ class Load:
         assert acknowledged <= set(found), "lost"
         assert set(found) <= acknowledged | unknown
         ids = {entry_id for entry_id, _ in entries_of(self._home, self.key)}
-        until(lambda: ids <= self.consumer.done, "all were handed out")
+        wait_until(lambda: ids <= self.consumer.done, "all were handed out")
         self.consumer.end()
         assert max(self.consumer.handed_out.values(), default=0) <= 1
         assert self._home.client.xpending(self.key, GROUP)["pending"] == 0
@@ -233,7 +233,7 @@ def killed(kill: Callable[[], None] | None, seconds: float) -> Iterator[None]:
 
 
 def killed_once_begun(joiner: Joiner) -> None:
-    until(lambda: joiner.process is not None, "its node is started")
+    wait_until(lambda: joiner.process is not None, "its node is started")
     joiner.kill()
 
 
@@ -342,7 +342,7 @@ class Regions:
             joiner.tokens.append(joiner.token)
             return joiner.add(coordinator).returncode == 0
 
-        until(is_added, "it may join")
+        wait_until(is_added, "it may join")
 
     def let_in(self, joiner: Joiner) -> None:
         """Its node is started until it stays; who was killed is in time, or is not there yet."""
@@ -356,7 +356,7 @@ class Regions:
                 and joiner.node.is_serving()
             )
 
-        until(runs, "it is active, and takes writes")
+        wait_until(runs, "it is active, and takes writes")
 
     def write_in(self, node: Node, load: Load) -> None:
         """Entries that the others have before it dies."""
@@ -364,7 +364,9 @@ class Regions:
         for text in texts:
             node.client.xadd(load.key, {"text": text})
         wanted = len(self.nodes)
-        until(lambda: node.client.execute_command("WAIT", wanted, 1_000) == wanted, "all have them")
+        wait_until(
+            lambda: node.client.execute_command("WAIT", wanted, 1_000) == wanted, "all have them"
+        )
         load.others += texts
 
     def remove(self, region: int, coordinator: Node) -> None:
@@ -374,7 +376,7 @@ class Regions:
             run = crdb(coordinator, *given)
             return run.returncode == 0 and self.has_status(region, pb.MemberStatus.REMOVED)
 
-        until(is_removed, "it is removed")
+        wait_until(is_removed, "it is removed")
 
     def rebuild(self, victim: str) -> None:
         """A folder is lost, and its region begins again with the state of another one."""
@@ -407,8 +409,8 @@ class Regions:
             node.end(signal.SIGKILL)
             self.outgrow_backlogs([self.cluster[HOME], self.cluster[COORDINATOR]])
             node.start()
-            until(lambda: bootstrap(node)["taken_over"], "it took over a state")
-            until(lambda: staging_is_gone(node), "what was staged is deleted")
+            wait_until(lambda: bootstrap(node)["taken_over"], "it took over a state")
+            wait_until(lambda: staging_is_gone(node), "what was staged is deleted")
 
     def stay_apart(self) -> None:
         """Two halves hear nothing from each other until both have cut their logs."""
@@ -423,11 +425,11 @@ class Regions:
                 self.outgrow_backlogs(half)
             for node in self.nodes:
                 node.set_links(paused=False)
-            until(
+            wait_until(
                 lambda: all(map(gt, map(self.taken_over, halves), before)),
                 "each half took over a state of the other",
             )
-            until(lambda: all(map(staging_is_gone, self.nodes)), "what was staged is deleted")
+            wait_until(lambda: all(map(staging_is_gone, self.nodes)), "what was staged is deleted")
 
     @staticmethod
     def taken_over(nodes: list[Node]) -> int:
@@ -447,7 +449,9 @@ class Regions:
         load.producers[self.lost].end()
         issued = self.cluster[self.lost].status().effects_issued
         others = [self.cluster[HOME], self.cluster[COORDINATOR]]
-        until(lambda: all(vv_of(o.status()).get(self.lost, 0) >= issued for o in others), "sent")
+        wait_until(
+            lambda: all(vv_of(o.status()).get(self.lost, 0) >= issued for o in others), "sent"
+        )
 
 
 def statuses(node: Node) -> dict[int, int]:

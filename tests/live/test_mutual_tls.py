@@ -38,11 +38,12 @@ from crdtstream.v1 import (
 from crdtstream.v1 import replication_pb2 as pb
 from tests.certificates.making import NOW, Made, make_authority
 from tests.certificates.node_folder import NodeFolder
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, vv_of
 from tests.live.forked import completed
 from tests.live.test_closed import METHODS
 from tests.live.test_joining import NEW, Joiner, level, status_of
 from tests.live.test_members import crdb, listed
+from tests.patience import seconds, wait_until
 from tests.replication.identities import Issuer, showing
 
 pytestmark = pytest.mark.live
@@ -100,9 +101,7 @@ class Secure:
         """The operator asks this node."""
         node.login = Login(certificates=set_of(self.operator))
         node.login_options = options_of(self.operator)
-        node.client = redis.Redis(
-            port=node.resp_port, password=PASSWORD, socket_timeout=WAIT_SECONDS
-        )
+        node.client = redis.Redis(port=node.resp_port, password=PASSWORD, socket_timeout=seconds())
 
     def __getitem__(self, region: int) -> Node:
         return self.cluster[region]
@@ -129,7 +128,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
 
 def program(node: Node, *words: str) -> str:
     """Output of a command that succeeds, about this node."""
-    run = completed([*words, *node.login_options], timeout=60)
+    run = completed([*words, *node.login_options])
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
@@ -155,7 +154,7 @@ async def answers(address: str, shown: Made, metadata: Any = ()) -> dict[str, tu
             call = getattr(channel, kind)(f"/{method}")
             # A message that meets the end of its call fails by itself.
             request = iter(()) if streams_in else b""
-            answer = call(request, metadata=metadata, timeout=20)
+            answer = call(request, metadata=metadata, timeout=seconds())
             try:
                 if streams_out:
                     await answer.read()
@@ -198,7 +197,7 @@ async def test_a_user_with_the_password_is_an_operator_with_any_certificate(
     async with showing(address, shown) as channel:
         call: Any = channel.unary_unary("/crdtstream.v1.Admin/Status")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(b"", metadata=Login("wrong").metadata, timeout=20)
+            await call(b"", metadata=Login("wrong").metadata, timeout=seconds())
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -217,7 +216,7 @@ async def test_a_user_beside_a_certificate_has_the_rights_of_that_user_alone(
         async with showing(address, shown) as channel:
             request = query_pb2.ListStreamsRequest()
             call = query_pb2_grpc.QueryStub(channel).ListStreams(
-                request, metadata=login.metadata, timeout=20
+                request, metadata=login.metadata, timeout=seconds()
             )
             return {one.key async for one in call}
 
@@ -237,7 +236,7 @@ async def test_a_region_copies_nothing_in_the_name_of_another_one(secure: Secure
         protocol=PROTOCOL_VERSION, region=3, database_id="crdb", run_id=7
     )
     async with showing(secure[1].grpc_address, secure.ca.region(2)) as channel:
-        call = bootstrap_pb2_grpc.BootstrapStub(channel).Copy(request, timeout=20)
+        call = bootstrap_pb2_grpc.BootstrapStub(channel).Copy(request, timeout=seconds())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
     assert caught.value.details() == "certificate is of region 2, Copy says 3"
@@ -281,7 +280,7 @@ def test_the_pages_of_a_node_have_what_the_others_answer_it(secure: Secure) -> N
     """A region asks the others for their health by its own certificate."""
     guid = secure[1].status().database_uid
     url = f"http://127.0.0.1:{secure[1].http_port}/v1/crdbs/{guid}/health_report"
-    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as reply:
+    with urllib.request.urlopen(url, timeout=seconds()) as reply:
         reports = json.load(reply)
     links = [link["status"] for one in reports for link in one["connections"]]
     assert links == ["ok"] * 6, reports
@@ -292,9 +291,9 @@ async def test_headers_of_a_call_are_bounded(secure: Secure) -> None:
     shown = secure.ca.made(Role.OPERATOR, "alice")
     async with showing(secure[1].grpc_address, shown) as channel:
         call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
-        await call(b"", metadata=(("x", "y" * 4_000),), timeout=20)
+        await call(b"", metadata=(("x", "y" * 4_000),), timeout=seconds())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(b"", metadata=(("x", "y" * 9_000),), timeout=20)
+            await call(b"", metadata=(("x", "y" * 9_000),), timeout=seconds())
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -302,7 +301,7 @@ async def test_headers_of_a_call_are_bounded(secure: Secure) -> None:
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "half a hello"])
 def test_half_a_handshake_is_ended(secure: Secure, sent: bytes) -> None:
     host, _, port = secure[1].grpc_address.rpartition(":")
-    with socket.create_connection((host, int(port)), WAIT_SECONDS) as connection:
+    with socket.create_connection((host, int(port)), seconds()) as connection:
         connection.sendall(sent)
         # Until the node closes it.
         assert connection.recv(100) == b""
@@ -313,18 +312,18 @@ def test_a_command_without_the_right_certificate_says_what_is_missing(
 ) -> None:
     node = secure[1]
     words = ["crdtstream", "status", "--address", node.grpc_address]
-    plain = completed(words, timeout=60)
+    plain = completed(words)
     assert plain.returncode == 1
     assert "--tls-cert-file" in plain.stderr
     reader = files_of(tmp_path / "reader", secure.ca.made(Role.QUERY, "etl"))
-    denied = completed([*words, *options_of(reader)], timeout=60)
+    denied = completed([*words, *options_of(reader)])
     assert denied.returncode == 1
     assert "this call is for role operator" in denied.stderr
     stranger = files_of(
         tmp_path / "stranger",
         Issuer(tmp_path, make_authority(name="another")).made(Role.OPERATOR, "eve"),
     )
-    unknown = completed([*words, *options_of(stranger)], timeout=60)
+    unknown = completed([*words, *options_of(stranger)])
     assert unknown.returncode == 1
     assert "its certificate is not trusted" in unknown.stderr
 
@@ -334,7 +333,7 @@ def test_a_node_does_not_start_with_the_files_of_another_region(tmp_path: Path) 
         node = cluster[1]
         files = files_of(tmp_path / "files", Issuer(tmp_path).region(2))
         node.configure({}, **settings_of(files))
-        assert node.launch().wait(WAIT_SECONDS) == 1
+        assert node.launch().wait(seconds()) == 1
         assert "it is for region 2 of database crdb, not for region 1" in node.log.read_text()
 
 
@@ -350,7 +349,7 @@ def test_a_revoked_certificate_is_refused_by_all_regions(tmp_path: Path) -> None
 
         def run(node: Node, options: tuple[str, ...], *words: str) -> str:
             where = ("--address", node.grpc_address)
-            return completed(["crdtstream", *words, *where, *options], timeout=60).stderr
+            return completed(["crdtstream", *words, *where, *options]).stderr
 
         def is_refused(node: Node) -> bool:
             told = run(node, options_of(files), "crdb", "list")
@@ -399,12 +398,12 @@ def test_a_certificate_in_use_is_revoked_by_another_region_and_by_force_only(
         words = ["crdtstream", "certs", "revoke", used, *options_of(secure.operator)]
 
         def ask(node: Node, *options: str) -> tuple[int, str]:
-            run = completed([*words, "--address", node.grpc_address, *options], timeout=60)
+            run = completed([*words, "--address", node.grpc_address, *options])
             return run.returncode, run.stdout + run.stderr
 
         def degraded() -> str | None:
             url = f"http://127.0.0.1:{secure[3].http_port}/health"
-            with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as reply:
+            with urllib.request.urlopen(url, timeout=seconds()) as reply:
                 found: str | None = json.load(reply)["degraded"]
             return found
 
@@ -483,7 +482,7 @@ def _a_removed_region_is_told_so_and_gets_nothing(secure: Secure) -> None:
         async with showing(node.grpc_address, shown) as channel:
             call: Any = channel.unary_unary("/crdtstream.v1.Admin/Status")
             try:
-                await call(admin_pb2.StatusRequest().SerializeToString(), timeout=20)
+                await call(admin_pb2.StatusRequest().SerializeToString(), timeout=seconds())
             except grpc.aio.AioRpcError as error:
                 return error.details() or ""
         return "answered"
@@ -508,7 +507,7 @@ class Writers:
         self._threads = [threading.Thread(target=self._write, args=(node,)) for node in nodes]
 
     def _write(self, node: Node) -> None:
-        client = redis.Redis(port=node.resp_port, password=PASSWORD, socket_timeout=WAIT_SECONDS)
+        client = redis.Redis(port=node.resp_port, password=PASSWORD, socket_timeout=seconds())
         for number in itertools.count(1):
             if self._stop.is_set():
                 return
@@ -551,13 +550,10 @@ def are_linked(nodes: list[Node]) -> bool:
 def test_certificates_and_authority_change_under_load(tmp_path: Path) -> None:
     """Leaves; then the runbook of a new authority: bundle, new leaves, the new one alone."""
     with cluster_of(3, tmp_path) as cluster:
-        secure = Secure(cluster, tmp_path)
-        for node in secure.nodes:
+        for node in cluster.nodes.values():
             # On a busy machine a link may be silent; here it counts what ends one.
-            text = node.config.read_text().replace(
-                "link_silence_ms_max = 1000", "link_silence_ms_max = 30000"
-            )
-            node.config.write_text(text)
+            node.link_silence_ms_max = 30_000
+        secure = Secure(cluster, tmp_path)
         cluster.start()
         old, new = secure.ca, Issuer(tmp_path / "new", make_authority(name="the next one"))
         bundle = old.root.pem + new.root.pem
@@ -616,7 +612,7 @@ def test_certificates_and_authority_change_under_load(tmp_path: Path) -> None:
 async def _health(address: str, shown: Made, ca: bytes) -> None:
     async with showing(address, shown, ca=ca) as channel:
         call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
-        await call(b"", timeout=20)
+        await call(b"", timeout=seconds())
 
 
 def test_a_signal_reloads(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import pytest
 from toxiproxy import Proxy, Toxiproxy
 
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.cluster import Cluster, cluster_of, wait_until
+from tests.live.cluster import Cluster, cluster_of
+from tests.patience import wait_until
 
 
 class Proxied:
@@ -85,7 +86,7 @@ def test_effects_are_relayed_where_the_direct_link_is_cut(proxied: Proxied) -> N
         proxy.disable()
     add(cluster)
     cluster.converge()
-    assert list(cluster[1].link(3).relayed_origins) == [2]
+    wait_until(lambda: list(cluster[1].link(3).relayed_origins) == [2], "region 3 relays")
     for proxy in direct:
         proxy.enable()
     wait_until(is_up(cluster, 1, 2), "the direct link is back")

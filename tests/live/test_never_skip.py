@@ -12,8 +12,9 @@ import pytest
 import redis
 
 from tests.clients.libraries import by_key
-from tests.live.cluster import WAIT_SECONDS, Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
 from tests.live.test_kills import Writer
+from tests.patience import seconds, wait_until
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ class Reader(threading.Thread):
 
     def stop(self) -> list[bytes]:
         self._stop_event.set()
-        self.join(WAIT_SECONDS)
+        self.join(seconds())
         return self.given
 
 

@@ -16,7 +16,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 from tests.conftest import free_base_port
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of
+from tests.patience import seconds, wait_until
 
 
 def test_three_regions_converge(three_regions: Cluster) -> None:
@@ -33,7 +34,7 @@ def test_three_regions_converge(three_regions: Cluster) -> None:
 def test_wait_counts_regions_that_have_it_durably(regions_left_alone: Cluster) -> None:
     client = regions_left_alone[1].client
     client.xadd("waited", {"f": "v"})
-    assert client.execute_command("WAIT", 2, 10_000) == 2
+    assert client.execute_command("WAIT", 2, 0) == 2
     assert (
         regions_left_alone[2].client.xlen("waited")
         == regions_left_alone[3].client.xlen("waited")
@@ -44,7 +45,7 @@ def test_wait_counts_regions_that_have_it_durably(regions_left_alone: Cluster) -
 def test_a_blocked_reader_is_woken_by_another_region(regions_left_alone: Cluster) -> None:
     reader = regions_left_alone[2].connect()
     connection = reader.connection_pool.get_connection()
-    connection.send_command("XREAD", "BLOCK", 20_000, "STREAMS", "blocked", "$")
+    connection.send_command("XREAD", "BLOCK", 0, "STREAMS", "blocked", "$")
     wait_until(
         lambda: any(row["cmd"] == "xread" for row in regions_left_alone[2].client.client_list()),
         "the reader is there",
@@ -67,17 +68,24 @@ def test_paused_links_pull_nothing_until_they_are_resumed(regions_left_alone: Cl
 
 
 def test_status_tells_of_links_and_their_lag(three_regions: Cluster) -> None:
-    three_regions[1].client.xadd("s", {"f": "v"})
-    three_regions.converge()
     second = three_regions[2]
-    wait_until(lambda: second.link(1).effects_received == 1, "counted")
-    wait_until(lambda: second.link(1).lag_effects == 0, "caught up")
+    # It comes by the direct link, also if that must be opened once more.
+    second.set_links(paused=True, peers=[3])
+    three_regions[1].client.xadd("s", {"f": "v"})
+    three_regions[1].client.execute_command("WAIT", 2, 0)
+
+    def has_caught_up() -> bool:
+        link = second.link(1)
+        is_level = (link.lag_effects, link.lag_ms) == (0, 0) and link.effects_received > 0
+        return is_level and link.state == pb.LinkStatus.State.UP
+
+    wait_until(has_caught_up, "counted, and caught up")
     link = second.link(1)
-    assert link.state == pb.LinkStatus.State.UP
-    assert (link.lag_ms, link.batches_received) == (0, 1)
+    assert link.batches_received >= 1
     assert link.bytes_received > 0
-    assert link.lag_ms_p50 == link.lag_ms_max
-    assert three_regions[1].link(2).effects_sent == 1
+    assert link.lag_ms_p50 <= link.lag_ms_max
+    wait_until(lambda: three_regions[1].link(2).effects_sent >= 1, "counted where it was sent")
+    second.set_links(paused=False)
     status = second.status()
     assert (status.region, status.database_id, status.keys) == (2, "crdb", 1)
     assert 0 < status.log_bytes < 10_000, "of one small entry; the folder takes more"
@@ -229,7 +237,7 @@ def test_a_taken_port_is_a_clear_error(tmp_path: Path, port: str) -> None:
         first.configure({})
         first.start()
         second.configure({}, **{port: getattr(first, port)})
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         text = second.log.read_text()
         assert f"127.0.0.1:{getattr(first, port)} cannot be listened on ({port})" in text
@@ -242,7 +250,7 @@ def test_two_nodes_cannot_have_one_folder(tmp_path: Path) -> None:
         first.configure({})
         first.start()
         second.configure({}, dir=str(first.folder))
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         assert "another process has this folder open; stop that node first" in (
             second.log.read_text()
@@ -256,7 +264,7 @@ def test_a_folder_of_another_region_is_a_clear_error(tmp_path: Path) -> None:
         first.start()
         first.end()
         second.configure({}, dir=str(first.folder))
-        assert second.launch().wait(20) == 1
+        assert second.launch().wait(seconds()) == 1
         second.process = None
         assert "belongs to region 1, not to region 2" in second.log.read_text()
 

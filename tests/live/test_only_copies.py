@@ -6,7 +6,8 @@ from typing import Final
 
 import pytest
 
-from tests.live.cluster import Node, running_regions, wait_until
+from tests.live.cluster import Node, running_regions
+from tests.patience import wait_until
 
 BACKLOG_BYTES: Final = 64 << 10
 # Of bytes that do not pack, so the log grows by more than the backlog.

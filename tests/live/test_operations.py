@@ -14,22 +14,14 @@ import pytest
 
 from tests.conftest import ROOT, VENV, program
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, write
-from tests.live.cluster import (
-    WAIT_SECONDS,
-    Cluster,
-    Node,
-    cluster_of,
-    running_regions,
-    vv_of,
-    wait_until,
-)
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions, vv_of
 from tests.live.damage import flip
 from tests.live.test_incarnations import use
 from tests.live.test_members import crdb
 from tests.live.test_verify import level_vectors
+from tests.patience import LONG, seconds, wait_until
 
 PAGE: Final = ROOT / "docs" / "operations.md"
-RUN_SECONDS: Final = 300.0
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _NODE = re.compile(
@@ -100,7 +92,7 @@ class Machine:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=RUN_SECONDS,
+            timeout=seconds(LONG),
             check=False,
         )
         shown = done.stdout + done.stderr
@@ -112,12 +104,12 @@ class Machine:
         if killed is not None:
             process = self.cluster[int(killed[1])].process
             assert process is not None
-            process.wait(WAIT_SECONDS)
+            process.wait(seconds())
 
     def _start(self, node: Node, *options: str) -> None:
         if node.process is not None:
             # A command of the page has ended it.
-            node.process.wait(WAIT_SECONDS)
+            node.process.wait(seconds())
         node.launch(*options)
         self.note_pid(node)
 

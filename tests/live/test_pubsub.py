@@ -15,7 +15,8 @@ import redis.asyncio
 from toxiproxy import Proxy, Toxiproxy
 
 from crdtstream.v1 import admin_pb2 as pb
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.patience import seconds, wait_until
 
 PROTOCOLS = pytest.mark.parametrize("protocol", [2, 3])
 
@@ -64,9 +65,7 @@ class Listener:
     """A redis-py subscriber."""
 
     def __init__(self, node: Node, channel: str, protocol: int = 3) -> None:
-        self.client = redis.Redis(
-            port=node.resp_port, protocol=protocol, socket_timeout=WAIT_SECONDS
-        )
+        self.client = redis.Redis(port=node.resp_port, protocol=protocol, socket_timeout=seconds())
         self.pubsub = self.client.pubsub(ignore_subscribe_messages=True)
         self.pubsub.subscribe(channel)
         wait_until(lambda: self._counts(channel), "it has subscribed")
@@ -78,9 +77,9 @@ class Listener:
 
     def next(self) -> bytes:
         """The next message's data, which must come."""
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + seconds()
         while time.monotonic() < deadline:
-            message: Any = self.pubsub.get_message(timeout=1)
+            message: Any = self.pubsub.get_message(timeout=seconds())
             if message is not None:
                 data: bytes = message["data"]
                 return data
@@ -124,11 +123,11 @@ def test_patterns_and_shard_channels_reach_across(pair: Cluster, protocol: int) 
         there = client.pubsub()
         there.psubscribe("room:*")
         there.ssubscribe("room:7")
-        told = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
+        told = [there.get_message(timeout=seconds()) for _ in range(2)]
         assert [message["type"] for message in told] == ["psubscribe", "ssubscribe"]
         pair[1].client.publish("room:7", "by pattern")
         pair[1].client.spublish("room:7", "by shard")
-        heard = [there.get_message(timeout=WAIT_SECONDS) for _ in range(2)]
+        heard = [there.get_message(timeout=seconds()) for _ in range(2)]
         there.close()
     assert [(message["type"], message["channel"], message["data"]) for message in heard] == [
         ("pmessage", "room:7", "by pattern"),
@@ -143,7 +142,7 @@ async def test_another_region_hears_through_asyncio(pair: Cluster, protocol: int
         redis.asyncio.Redis(port=ports[0], protocol=protocol) as first,
         redis.asyncio.Redis(port=ports[1], protocol=protocol) as second,
         second.pubsub() as there,
-        asyncio.timeout(WAIT_SECONDS),
+        asyncio.timeout(seconds()),
     ):
         await there.subscribe("news")
         messages = there.listen()

@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.conftest import ROOT, VENV, program, require
+from tests.patience import seconds
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
 PAGE: Final = ROOT / "docs" / "quickstart-two-machines.md"
-STEP_SECONDS_MAX: Final = 75.0
 _BLOCK: Final = re.compile(r"^```(console|toml)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _FILE_NAME: Final = re.compile(r"# (\S+)\n")
 _DONE: Final = "quickstart-step-done"
@@ -95,7 +95,7 @@ class Shell:
         printed: list[str] = []
         while True:
             try:
-                line = self._lines.get(timeout=STEP_SECONDS_MAX)
+                line = self._lines.get(timeout=seconds())
             except Empty:
                 raise AssertionError(f"{command}: does not end; {printed}") from None
             assert line is not None, f"{command}: the shell has ended; {printed}"
@@ -128,7 +128,7 @@ def shell_that_is_permitted(command: str, machines: list[str]) -> str | None:
         done = subprocess.run(
             [*permitted.split(), "-c", script],
             capture_output=True,
-            timeout=STEP_SECONDS_MAX,
+            timeout=seconds(),
             check=False,
         )
         if done.returncode == 0:

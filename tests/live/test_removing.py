@@ -14,9 +14,10 @@ import redis
 from crdtstream.local_regions import LocalRegions
 from tests.conftest import free_base_port
 from tests.live.bootstraps import lose_folder
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
 from tests.live.test_joining import Joiner, level, status_of
 from tests.live.test_members import crdb, listed
+from tests.patience import seconds, wait_until
 
 HOUR_MS = 3_600_000
 
@@ -45,7 +46,7 @@ def test_effects_of_a_dead_region_spread_from_one_member_to_all(cluster: Cluster
     level([cluster[1], cluster[2]])
     # Nobody waits for it any more.
     cluster[1].client.xadd("s", {"n": "after"})
-    assert cluster[1].client.execute_command("WAIT", 1, 5000) == 1
+    assert cluster[1].client.execute_command("WAIT", 1, 0) == 1
     assert [link.peer for link in cluster[1].status().links] == [2]
 
 
@@ -271,6 +272,6 @@ def test_up_starts_a_folder_of_which_a_region_was_removed(tmp_path: Path) -> Non
     with up():
         words = ("--instance-id", "2", "--yes", "--dir", str(tmp_path / "regions"))
         command = [sys.executable, "-m", "crdtstream", "crdb", "remove-instance", *words]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=seconds())
     with up() as local:
         assert [own.region for own in local.removed] == [2]

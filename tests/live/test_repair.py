@@ -11,9 +11,10 @@ import pytest
 
 from crdtstream.store.failpoints import EXIT_STATUS
 from tests.live.bootstraps import level
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of
 from tests.live.test_members import crdb
 from tests.live.test_verify import level_vectors, load, plant, started, verified
+from tests.patience import seconds, wait_until
 
 
 def repaired(node: Node, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -114,7 +115,7 @@ def test_a_region_that_is_killed_has_the_old_key_or_the_new_one(
         level_vectors(cluster)
         run = repaired(cluster[1], "--yes", "--backup", str(tmp_path / "backup"))
         assert node.process is not None
-        assert node.process.wait(WAIT_SECONDS) == EXIT_STATUS, run.stderr
+        assert node.process.wait(seconds()) == EXIT_STATUS, run.stderr
         node.start()
         level_vectors(cluster)
         found = field_of(node)

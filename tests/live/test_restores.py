@@ -15,7 +15,8 @@ from crdtstream.cli.start import program
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.opening import OPENED_FILE
 from crdtstream.upkeep.backup import write_meta
-from tests.live.cluster import Cluster, Node, wait_until
+from tests.live.cluster import Cluster, Node
+from tests.patience import seconds, wait_until
 
 
 def names(node: Node, peer: int, uid: str) -> bool:
@@ -137,7 +138,7 @@ def test_a_new_database_may_begin_with_one_region(tmp_path: Path) -> None:
         assert second.client.xlen("s") == 3
         assert first.status().database_uid == second.status().database_uid
         first.end()
-        assert first.launch("--new-database").wait(20) == 1
+        assert first.launch("--new-database").wait(seconds()) == 1
         first.process = None
         assert "start without --new-database, or with an empty folder" in first.log.read_text()
     finally:

@@ -20,6 +20,7 @@ from tests.clients.terminal import Terminal, at_terminal
 from tests.conftest import ROOT
 from tests.live.cluster import Cluster, Node
 from tests.live.test_operations import plain
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -183,7 +184,7 @@ def test_lines_of_a_pipe_are_commands_and_the_last_one_is_the_status(cluster: Cl
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=seconds(),
     )
     assert done.stdout == "Cluster policy is not configured for rack awareness.\n"
     assert "No such command 'nonsense'" in done.stderr
@@ -290,7 +291,7 @@ def test_a_program_gets_a_document_a_line(cluster: Cluster, words: str) -> None:
         assert watching.stdout is not None
         found = [json.loads(watching.stdout.readline()) for _ in range(2)]
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(60) == 0
+        assert watching.wait(seconds()) == 0
         assert "\x1b" not in watching.stdout.read()
     assert [type(one) for one in found] == [type(found[0])] * 2
 

@@ -16,17 +16,18 @@ from typer.testing import CliRunner
 
 from crdtstream.cli import crdb_salvage
 from crdtstream.cli.start import program
-from tests.live.cluster import Cluster, Node, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, running_regions
 from tests.live.forked import completed
 from tests.live.test_joining import level
 from tests.live.test_members import crdb
+from tests.patience import seconds, wait_until
 
 STRANDED = 40
 
 
 def salvage(folder: Path, into: Node, *words: str) -> "subprocess.CompletedProcess[str]":
     command = ["crdtstream", "crdb", "salvage", str(folder), "--address", into.grpc_address, *words]
-    return completed(command, timeout=60)
+    return completed(command)
 
 
 def texts(node: Node, key: str) -> list[bytes]:
@@ -103,7 +104,7 @@ def test_a_removed_region_knows_what_counts_of_it_and_salvage_asks_nobody(
     told = {"epoch": 2, "effects": 1}
     wait_until(lambda: third.client.info("crdt")["crdt_removed_3"] == told, "and what counts")
     try:
-        urllib.request.urlopen(f"http://{third.host}:{third.http_port}/readyz", timeout=10)
+        urllib.request.urlopen(f"http://{third.host}:{third.http_port}/readyz", timeout=seconds())
         pytest.fail("it is ready")
     except urllib.error.HTTPError as error:
         body = json.load(error)

@@ -14,12 +14,13 @@ import redis
 from crdtstream.region.sealing import LEASE_MS
 from crdtstream.v1 import membership_pb2 as wire
 from crdtstream.v1.membership_pb2_grpc import MembershipStub
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, running_regions
 from tests.live.test_joining import level, status_of
 from tests.live.test_members import crdb
+from tests.patience import SECONDS, seconds, wait_until
 
 # Time in which a sealed region takes writes again: the lease, and as long as any step may take.
-LEASE_SECONDS = LEASE_MS.value / 1000 + WAIT_SECONDS
+LEASE_SECONDS = LEASE_MS.value / 1000 + SECONDS
 
 
 def remove(member: Node, region: int, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -48,7 +49,7 @@ def has_kept_its_seal(node: Node, *, asked_by: Node) -> bool:
         step=wire.SealRequest.Step.LOOK,
     )
     with grpc.insecure_channel(node.grpc_address) as channel:
-        reply: wire.SealReply = MembershipStub(channel).Seal(request, timeout=WAIT_SECONDS)
+        reply: wire.SealReply = MembershipStub(channel).Seal(request, timeout=seconds())
     return reply.sealed
 
 
@@ -135,10 +136,15 @@ def test_a_region_whose_effects_do_not_arrive_takes_writes_again(cluster: Cluste
     cluster.converge()
     cluster[2].set_links(paused=True)
     cluster[3].client.xadd("s", {"n": "1"})
-    run = remove(cluster[1], 3, "--timeout", "1")
-    assert run.returncode == 1
-    assert "region 2" in run.stderr
-    assert "Region 3 takes writes again" in run.stderr
+
+    def names_region_2() -> bool:
+        """A node that is slow is still at an earlier step when the time is up."""
+        run = remove(cluster[1], 3, "--timeout", "1")
+        assert run.returncode == 1
+        assert "Region 3 takes writes again" in run.stderr
+        return "region 2" in run.stderr
+
+    wait_until(names_region_2, "region 2 is waited for")
     wait_until(lambda: not refusal(cluster[3]), "it takes writes")
     assert status_of(cluster[1], 3) in ("active", "configured")
     cluster[2].set_links(paused=False)
@@ -234,13 +240,13 @@ FINAL = "may be decided any time"
 def final(tmp_path: Path) -> Iterator[Cluster]:
     """Region 3 of four is final, and its removal cannot be decided: two are frozen."""
     with running_regions(4, tmp_path) as cluster:
-        wait_until(lambda: crdb(cluster[1], "adopt").returncode == 0, "adopted", seconds=90)
+        wait_until(lambda: crdb(cluster[1], "adopt").returncode == 0, "adopted")
         for number in range(3):
             cluster[3].client.xadd("s", {"n": number})
         cluster.converge()
         # A change can follow: all are known to have the last one.
         rename = ("update", "--instance-id", "4", "--instance", "fqdn=four")
-        wait_until(lambda: crdb(cluster[1], *rename).returncode == 0, "renamed", seconds=90)
+        wait_until(lambda: crdb(cluster[1], *rename).returncode == 0, "renamed")
         cluster.converge()
         try:
             yield cluster
@@ -267,7 +273,7 @@ def test_killed_between_final_and_the_decision_it_is_removed_or_a_member(
     freeze(final, signal.SIGSTOP)
     asking = threading.Thread(target=lambda: crdb(final[1], *removing))
     asking.start()
-    wait_until(lambda: FINAL in final[3].status().fault, "it is final", seconds=90)
+    wait_until(lambda: FINAL in final[3].status().fault, "it is final")
     final[victim].end(signal.SIGKILL)
     final[victim].launch()
     final[victim].wait(for_writes=False)
@@ -279,9 +285,9 @@ def test_killed_between_final_and_the_decision_it_is_removed_or_a_member(
     if ends == "a member":
         # The removal may have been accepted by some before, and is finished then.
         rename = ("update", "--instance-id", "2", "--instance", "fqdn=two")
-        wait_until(lambda: crdb(final[2], *rename).returncode == 0, "it is decided", seconds=120)
+        wait_until(lambda: crdb(final[2], *rename).returncode == 0, "it is decided")
     else:
-        wait_until(lambda: remove(final[2], 3).returncode == 0, "it is removed", seconds=120)
+        wait_until(lambda: remove(final[2], 3).returncode == 0, "it is removed")
     left = [final[region] for region in (1, 2, 4)]
     is_removed = status_of(final[2], 3) == "removed"
     assert is_removed or ends == "a member"
@@ -289,7 +295,7 @@ def test_killed_between_final_and_the_decision_it_is_removed_or_a_member(
         wait_until(lambda: "was removed at epoch" in refusal(final[3]), "it knows")
     else:
         # It is sealed as before it was final, and nobody goes on with that for as long as a lease.
-        wait_until(lambda: not refusal(final[3]), "it takes writes again", seconds=LEASE_SECONDS)
+        wait_until(lambda: not refusal(final[3]), "it takes writes again", base=LEASE_SECONDS)
     level(left if is_removed else list(final.nodes.values()))
     assert final[1].client.xlen("s") == 3
     assert bool(final[1].client.exists("probe")) is not is_removed

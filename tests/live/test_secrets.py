@@ -27,6 +27,7 @@ from tests.conftest import free_base_port
 from tests.live.cluster import NODE_PROGRAM, Cluster, Node, cluster_of
 from tests.live.forked import completed
 from tests.live.test_joining import Joiner
+from tests.patience import seconds
 from tests.resp.node import RawClient, request
 
 pytestmark = pytest.mark.live
@@ -107,7 +108,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def run(shown: Shown, *words: str, password: Path | None = None) -> int:
     """Run a command; all that it prints is noted."""
     given = [*words, *(("--password-file", str(password)) if password else ())]
-    found = completed(["crdtstream", *given], timeout=60)
+    found = completed(["crdtstream", *given])
     shown.add(f"output of {' '.join(words[:2])}", found.stdout + found.stderr)
     return found.returncode
 
@@ -136,7 +137,7 @@ def note_page(shown: Shown, node: Node, path: str, login: Login) -> None:
     asked = urllib.request.Request(f"http://127.0.0.1:{node.http_port}{path}")
     asked.add_header("Authorization", login.header)
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=seconds()) as answer:
             shown.add(f"page {path}", answer.read() + str(answer.headers).encode())
     except urllib.error.HTTPError as error:
         shown.add(f"page {path}", error.read() + str(error.headers).encode())
@@ -341,11 +342,11 @@ def test_a_folder_and_its_backups_are_for_the_node_alone_whatever_the_umask(
         node.client.acl_save()
         backup, restored = tmp_path / "backup", tmp_path / "restored"
         take = ["crdtstream", "backup", str(backup), "--address", node.grpc_address]
-        assert completed(take, timeout=60).returncode == 0
+        assert completed(take).returncode == 0
         node.end()
         assert "can open the folder" not in node.log.read_text()
         restore = ["crdtstream", "restore", str(backup), str(restored)]
-        assert completed(restore, timeout=60).returncode == 0
+        assert completed(restore).returncode == 0
         for folder in (node.folder, backup, restored):
             assert set(modes_in(folder).values()) == {0}, modes_in(folder)
         assert aclfile.stat().st_mode & 0o077 == 0

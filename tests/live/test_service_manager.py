@@ -15,7 +15,9 @@ from structlog.testing import capture_logs
 
 from crdtstream.node import service_manager
 from crdtstream.node.service_manager import ServiceManager
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, wait_until
+from tests import patience
+from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import wait_until
 
 # Three signs of life in this time.
 WATCHDOG_SECONDS: Final = 0.15
@@ -27,7 +29,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """The socket of a service manager."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(tmp_path / "notify"))
-        receiver.settimeout(WAIT_SECONDS)
+        receiver.settimeout(patience.seconds())
         yield receiver
 
 
@@ -52,7 +54,7 @@ def queued(manager: socket.socket) -> int:
     except BlockingIOError:
         return count
     finally:
-        manager.settimeout(WAIT_SECONDS)
+        manager.settimeout(patience.seconds())
     return count
 
 
@@ -74,7 +76,7 @@ def test_a_node_says_when_it_serves_that_it_lives_and_when_it_stops(
     while (words := words_of(manager)) == ["WATCHDOG=1"]:
         pass
     assert words == ["STOPPING=1", "STATUS=region 1 closes its log"]
-    assert node.process.wait(WAIT_SECONDS) == 0
+    assert node.process.wait(patience.seconds()) == 0
 
 
 @pytest.mark.live
@@ -109,7 +111,7 @@ def test_a_node_that_does_not_start_says_nothing(
     monkeypatch.setenv("NOTIFY_SOCKET", str(manager.getsockname()))
     node = cluster[1]
     with socket.create_server(("127.0.0.1", node.resp_port)):
-        assert node.launch().wait(WAIT_SECONDS) == 1
+        assert node.launch().wait(patience.seconds()) == 1
     assert queued(manager) == 0
 
 
@@ -142,7 +144,7 @@ async def test_words_for_a_manager_that_reads_nothing_are_given_up(manager: sock
     service_manager.AGAIN_SECONDS.value = 0.05
     try:
         with capture_logs() as lines:
-            await asyncio.wait_for(found.tell_surely("STOPPING=1"), WAIT_SECONDS)
+            await asyncio.wait_for(found.tell_surely("STOPPING=1"), patience.seconds())
     finally:
         service_manager.AGAIN_SECONDS.value = service_manager.AGAIN_SECONDS.default
     assert [line["words"] for line in lines] == [("STOPPING=1",)]
@@ -162,7 +164,7 @@ def test_an_abstract_socket_is_reached() -> None:
     name = f"crdtstream-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(f"\0{name}")
-        receiver.settimeout(WAIT_SECONDS)
+        receiver.settimeout(patience.seconds())
         ServiceManager.of_environment({"NOTIFY_SOCKET": f"@{name}"}).tell("READY=1")
         assert words_of(receiver) == ["READY=1"]
 

@@ -16,7 +16,8 @@ from toxiproxy import Proxy, Toxiproxy
 from typer.testing import CliRunner
 
 from crdtstream.cli import rladmin
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import wait_until
 
 BOUND = 100
 

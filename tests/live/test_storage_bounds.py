@@ -12,7 +12,8 @@ import redis
 
 from crdtstream.admin.client import AdminClient, AdminError
 from crdtstream.store.folder_lock import LOG_FILE
-from tests.live.cluster import NODE_PROGRAM, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import NODE_PROGRAM, Node, cluster_of, running_regions
+from tests.patience import wait_until
 from tests.upkeep.folders import checked
 
 # A minute on a quiet machine; the bound is for a busy one.
@@ -140,7 +141,7 @@ def test_writes_are_taken_again_after_everything_was_deleted(
     first = fill_with_small_keys(node, kind, exactly=True)
     delete_small_keys(node)
     # Until it ends, a checkpoint needs what was there when it began.
-    wait_until(lambda: not is_saving(node), "no checkpoint is under way", seconds=180)
+    wait_until(lambda: not is_saving(node), "no checkpoint is under way")
     wait_until(takes_data(node), "there is room again")
     node.client.delete("t")
     # And for about as much as before, not for one write.

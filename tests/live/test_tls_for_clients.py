@@ -13,7 +13,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.live.cluster import WAIT_SECONDS, Node, cluster_of, wait_until
+from tests.live.cluster import Node, cluster_of
+from tests.patience import seconds, wait_until
 from tests.resp.tls import Party, TlsClient
 
 pytestmark = pytest.mark.live
@@ -31,7 +32,7 @@ def client_of(node: Node, party: Party) -> Any:
     return redis.Redis(
         host="localhost",
         port=node.resp_port,
-        socket_timeout=WAIT_SECONDS,
+        socket_timeout=seconds(),
         retry=Retry(NoBackoff(), 0),
         ssl=True,
         ssl_ca_certs=str(party.ca_path),
@@ -138,6 +139,6 @@ def test_a_node_whose_tls_port_is_taken_says_so(node: Node, party: Party, tmp_pa
             tls_key_file=str(paths.key),
         )
         process = other.launch()
-        assert process.wait(WAIT_SECONDS) == 1
+        assert process.wait(seconds()) == 1
         other.process = None
         assert "cannot be listened on (tls_port)" in other.log.read_text()

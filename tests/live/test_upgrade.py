@@ -18,7 +18,8 @@ import pytest
 import redis
 
 from tests.conftest import ROOT
-from tests.live.cluster import WAIT_SECONDS, Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import seconds, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
 
@@ -107,7 +108,7 @@ class Writer:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(WAIT_SECONDS)
+        self._thread.join(seconds())
         assert not self._thread.is_alive()
 
 

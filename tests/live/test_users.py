@@ -16,6 +16,7 @@ from crdtstream.v1 import admin_pb2, admin_pb2_grpc, query_pb2, query_pb2_grpc
 from tests.live.cluster import Cluster, cluster_of
 from tests.live.forked import completed
 from tests.live.test_closed import page
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -67,7 +68,7 @@ def asked(cluster: Cluster, call: str, request: Any, who: Login) -> grpc.StatusC
         if not hasattr(stub, call):
             stub = admin_pb2_grpc.AdminStub(channel)
         try:
-            reply = getattr(stub, call)(request, timeout=10, metadata=who.metadata)
+            reply = getattr(stub, call)(request, timeout=seconds(), metadata=who.metadata)
             if hasattr(reply, "__next__"):
                 list(reply)
         except grpc.RpcError as error:
@@ -174,7 +175,7 @@ def test_one_file_is_pushed_to_all_regions_and_differences_are_shown(
     operator += ["--address", cluster[1].grpc_address]
 
     def run(*words: str) -> tuple[int, str]:
-        found = completed(["crdtstream", *words, *operator], timeout=60)
+        found = completed(["crdtstream", *words, *operator])
         return found.returncode, found.stdout + found.stderr
 
     assert "users and rights differ" not in run("status")[1]
@@ -220,7 +221,7 @@ def test_a_push_that_locks_operators_out_is_refused_by_all_or_forced(tmp_path: P
             users.write_text(content)
             words = ["crdtstream", "crdb", "acl", "push", str(users), *options]
             words += ["--user", "root", "--password-file", str(password)]
-            found = completed([*words, "--address", node.grpc_address], timeout=60)
+            found = completed([*words, "--address", node.grpc_address])
             return found.returncode, found.stdout + found.stderr
 
         nobody = USERS.replace("+@all", "+@all -config")
@@ -243,13 +244,13 @@ def test_streams_in_a_status_are_for_those_who_may_see_keys(cluster: Cluster) ->
     with grpc.insecure_channel(cluster[1].grpc_address) as channel:
         for user, is_allowed in (("scraper", True), ("reader", False)):
             plain = admin_pb2.StatusRequest()
-            stub_of(channel).Status(plain, metadata=login(user).metadata, timeout=20)
+            stub_of(channel).Status(plain, metadata=login(user).metadata, timeout=seconds())
             for more in (
                 admin_pb2.StatusRequest(with_streams=True),
                 admin_pb2.StatusRequest(with_digest=True),
             ):
                 asked = partial(
-                    stub_of(channel).Status, more, metadata=login(user).metadata, timeout=20
+                    stub_of(channel).Status, more, metadata=login(user).metadata, timeout=seconds()
                 )
                 if is_allowed:
                     asked()
@@ -280,7 +281,7 @@ def test_users_are_replaced_by_nobody_without_a_login(tmp_path: Path) -> None:
             ):
                 with pytest.raises(grpc.RpcError) as caught:
                     admin_pb2_grpc.AdminStub(channel).PushUsers(
-                        request, metadata=given.metadata, timeout=20
+                        request, metadata=given.metadata, timeout=seconds()
                     )
                 assert caught.value.code() is code
         assert aclfile.read_text() == USERS
@@ -308,7 +309,7 @@ def test_a_node_with_an_open_user_does_not_start(tmp_path: Path) -> None:
         aclfile = tmp_path / "open.acl"
         aclfile.write_text("user default on nopass ~* &* +@all\n")
         node.configure({}, host="0.0.0.0", aclfile=str(aclfile))
-        assert node.launch().wait(60) == 1
+        assert node.launch().wait(seconds()) == 1
         told = node.log.read_text()
         assert "user 'default' is on and needs no password (nopass)" in told
         assert not node.folder.exists()

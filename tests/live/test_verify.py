@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.live.bootstraps import level
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
 from tests.live.damage import flip
 from tests.live.forked import completed
 from tests.live.test_members import crdb
+from tests.patience import wait_until
 
 KEYS = ("flights", "weather", "events")
 
@@ -133,11 +134,11 @@ def test_regions_with_equal_vectors_are_not_equal_before_they_are_compared(
     with cluster_of(3, tmp_path) as cluster:
         started(cluster)
         wait = ["crdtstream", "sync", "wait", "--address", cluster[1].grpc_address]
-        run = completed(wait, timeout=60.0)
+        run = completed(wait)
         assert run.returncode == 0, run.stderr
         plant(cluster[2])
         level_vectors(cluster)
-        run = completed(wait, timeout=60.0)
+        run = completed(wait)
         assert run.returncode == 1
         assert "1 - 2  different: key flights: lane 1" in run.stderr
         assert "equal:" not in run.stderr

@@ -9,8 +9,6 @@ import redis
 
 from tests.live.forked import completed
 
-COMMAND_SECONDS = 60.0
-
 
 class Server:
     """A running server.
@@ -126,7 +124,7 @@ def fill(server: Server, *, streams: int, entries: int, seed: int) -> None:
     client.pexpire("orders:0", 1_000_000)
 
 
-def move(*words: str, timeout: float = COMMAND_SECONDS) -> "subprocess.CompletedProcess[str]":
+def move(*words: str, timeout: float | None = None) -> "subprocess.CompletedProcess[str]":
     """Run `import` or `export` to its end."""
     return completed(["crdtstream", *words], timeout=timeout)
 

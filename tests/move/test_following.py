@@ -16,9 +16,9 @@ from crdtstream.move.moving import Move, Outcome
 from crdtstream.move.streams import Lag
 from crdtstream.move.survey import Selection
 from tests.move.ends import Server, Silent, seen
+from tests.patience import seconds
 
 Result = TypeVar("Result")
-PATIENCE_SECONDS = 20.0
 
 
 def moved(source: Server, target: Server, work: Callable[[Move], Awaitable[Result]]) -> Result:
@@ -30,7 +30,7 @@ def moved(source: Server, target: Server, work: Callable[[Move], Awaitable[Resul
             one = Move(ends, Selection(), Silent())
             await one.begin()
             await one.copy()
-            return await asyncio.wait_for(work(one), PATIENCE_SECONDS)
+            return await asyncio.wait_for(work(one), seconds())
         finally:
             ends.close()
 
@@ -155,7 +155,7 @@ def test_a_reply_that_is_too_large_is_no_outage(
     async def read(work: Callable[[Pair], Awaitable[object]]) -> None:
         ends = Ends(parse_address(old.url), parse_address(target.url), retry_seconds=3_600)
         try:
-            await asyncio.wait_for(ends.work(work), PATIENCE_SECONDS)
+            await asyncio.wait_for(ends.work(work), seconds())
         finally:
             ends.close()
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 import redis
 
-from tests.live.cluster import wait_until
 from tests.live.forked import Forked
 from tests.move.ends import Server, fill, move, seen
+from tests.patience import LONG, seconds, wait_until
 
 PAGE: Final = 5_000
 FILLED_AT_A_TIME: Final = 5_000
@@ -53,7 +53,7 @@ def test_a_move_that_is_killed_ten_times_brings_everything_once(
             )
         finally:
             process.kill()
-        process.wait(30)
+        process.wait(seconds())
     done = move("import", old.url, "--node", region.url, "--cut-over")
     assert done.returncode == 0, done.stderr
     assert seen(region) == seen(old)
@@ -162,12 +162,12 @@ def cut_over_under_load(
                         >= share * entries
                     ),
                     "it comes that far",
-                    seconds=3_600,
+                    base=12 * LONG,
                 )
             finally:
                 process.kill()
-            process.wait(30)
-        done = move(*words, "--cut-over", "--stop-writes", timeout=3_600)
+            process.wait(seconds())
+        done = move(*words, "--cut-over", "--stop-writes", timeout=seconds(12 * LONG))
         assert done.returncode == 0, done.stderr
         wait_until(application.has_ended, "the source refuses writes")
     finally:

@@ -13,9 +13,9 @@ from crdtstream.cli import moving
 from crdtstream.cli.moving import OtherOptions
 from tests.conftest import require
 from tests.like_redis import oracles
-from tests.live.cluster import wait_until
 from tests.live.forked import Forked
 from tests.move.ends import Server, fill, move, seen
+from tests.patience import seconds, wait_until
 
 KEYS = ("orders:0", "orders:1", "orders:2")
 
@@ -178,7 +178,7 @@ def test_a_source_that_dies_is_waited_for_and_then_named(region: Server, tmp_pat
         try:
             wait_until(lambda: b"s" in seen(region), "the entry is brought")
             server.client.shutdown(nosave=True, now=True, force=True)
-            assert process.wait(30) == 1
+            assert process.wait(seconds()) == 1
         finally:
             process.kill()
     told = log.read_text()
@@ -239,7 +239,7 @@ def test_connections_that_break_are_made_again(old: Server, region: Server, tmp_
             )
             for end in (old, region):
                 end.do("CLIENT KILL TYPE normal SKIPME yes")
-        assert process.wait(60) == 0
+        assert process.wait(seconds()) == 0
     finally:
         process.kill()
     assert move("import", old.url, "--node", region.url, "--cut-over").returncode == 0
@@ -256,7 +256,7 @@ def test_a_move_that_is_asked_to_stop_says_how_it_goes_on(
     try:
         wait_until(lambda: b"s" in seen(region), "the entry is brought")
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(seconds()) == 0
     finally:
         process.kill()
     assert "run the same command again" in log.read_text()

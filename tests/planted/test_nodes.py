@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cluster import Cluster, Node, cluster_of, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of
+from tests.patience import wait_until
 from tests.planted.program import program_of
 
 pytestmark = [pytest.mark.live, pytest.mark.long]

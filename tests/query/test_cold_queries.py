@@ -20,6 +20,7 @@ from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.cold_nodes import freeze
 from tests.harness.driven import Told, make_region
+from tests.patience import until
 from tests.query.test_durable_reads import serving
 
 COUNT = 200
@@ -63,9 +64,7 @@ class Queried:
 
     async def settled(self) -> None:
         region = self.engine.region
-        async with asyncio.timeout(10):
-            while region.outstanding.durable_vv != region.replica.vv:
-                await asyncio.sleep(0.001)
+        await until(lambda: region.outstanding.durable_vv == region.replica.vv, "all is durable")
 
     def freeze(self) -> None:
         self.disk.images |= freeze(self.engine.region.replica.node_limits)
@@ -189,8 +188,6 @@ async def test_clients_wait_for_the_engine_to_read(tmp_path: Path) -> None:
         client.client.run(
             iter([[b"XRANGE", b"s", b"-", b"+"]]), one.engine.now(), bytes_max=1 << 20
         )
-        async with asyncio.timeout(10):
-            while not client.resumed:
-                await asyncio.sleep(0.001)
+        await until(lambda: client.resumed, "it goes on")
         assert one.disk.read
         assert one.engine.stats.fetch_us.count

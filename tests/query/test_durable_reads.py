@@ -23,6 +23,7 @@ from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.harness.driven import Told, make_region
+from tests.patience import until
 from tests.store.held_log import HeldLog
 
 R1 = RegionId(1)
@@ -42,16 +43,12 @@ class Queried:
         argv = [b"XADD", b"s", b"*", b"f", b"v"]
         client.run(iter([argv] * count), self.engine.now(), bytes_max=1 << 20)
         region = self.engine.region
-        async with asyncio.timeout(10):
-            while region.outstanding.logged_vv != region.replica.vv:
-                await asyncio.sleep(0.001)
+        await until(lambda: region.outstanding.logged_vv == region.replica.vv, "all is in the log")
 
     async def made_durable(self) -> None:
         self.log.let_go()
-        async with asyncio.timeout(10):
-            region = self.engine.region
-            while region.outstanding.durable_vv != region.replica.vv:
-                await asyncio.sleep(0.001)
+        region = self.engine.region
+        await until(lambda: region.outstanding.durable_vv == region.replica.vv, "all is durable")
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.harness.driven import Told, make_region
+from tests.patience import until
 from tests.query.test_durable_reads import serving
 
 R3 = RegionId(3)
@@ -41,9 +42,7 @@ async def done(engine: Engine, *lines: str) -> None:
     client = Told(region).client
     requests = [[word.encode() for word in line.split()] for line in lines]
     client.run(iter(requests), engine.now(), bytes_max=1 << 20)
-    async with asyncio.timeout(10):
-        while region.outstanding.durable_vv != region.replica.vv:
-            await asyncio.sleep(0.001)
+    await until(lambda: region.outstanding.durable_vv == region.replica.vv, "all is durable")
 
 
 def vector(n: int) -> effects_pb2.VersionVector:

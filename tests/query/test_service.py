@@ -23,8 +23,9 @@ from crdtstream.core.fields import encode_fields
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions, wait_until
+from tests.live.cluster import Cluster, Node, cluster_of, running_regions
 from tests.live.test_members import crdb
+from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -278,7 +279,7 @@ def test_an_append_wakes_those_who_wait(one: Node, query: Query) -> None:
     reader.start()
     wait_until(lambda: one.client.info("clients")["blocked_clients"], "a client waits")
     query.append(b"out", b"a")
-    reader.join(20)
+    reader.join(seconds())
     assert answers
     assert answers[0]
 
@@ -291,7 +292,7 @@ def test_client_pause_stops_writers_and_not_readers(one: Node, query: Query) -> 
     assert len(query.scan(b"orders", 1)) == 3
     assert not call.done()
     one.client.client_unpause()
-    assert call.result(20).removed == 3
+    assert call.result(seconds()).removed == 3
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from crdtstream.cli.start import program
 from crdtstream.v1 import query_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.cluster import Cluster, cluster_of
+from tests.patience import seconds
 from tests.query.test_service import Query
 
 pytestmark = pytest.mark.live
@@ -59,7 +60,7 @@ def test_a_port_for_spark_without_arrow_stops_the_start(
 ) -> None:
     node = cluster[1]
     monkeypatch.setenv("CRDTSTREAM_QUERY__PORT", str(free_base_port(1)))
-    assert node.launch().wait(60) == 1
+    assert node.launch().wait(seconds()) == 1
     assert "query.port: pyarrow is not installed here; pip install 'crdtstream[query]'" in (
         node.log.read_text()
     )

@@ -21,6 +21,7 @@ from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.replay import replay_log
 from tests.harness.driven import Told, make_region
+from tests.patience import seconds, until
 
 R1 = RegionId(1)
 
@@ -305,7 +306,7 @@ async def test_a_bug_in_a_tick_stops_the_engine(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(region.region.replica, "take_records", broken)
     region.write("never")
     with pytest.raises(BaseExceptionGroup) as group:
-        await asyncio.wait_for(region.engine.run(), 60)
+        await asyncio.wait_for(region.engine.run(), seconds())
     assert group.group_contains(AssertionError, match="a bug")
     assert region.client.told == []
 
@@ -322,7 +323,7 @@ async def test_stopping_commits_what_is_queued() -> None:
     await ticks()
     assert not running_engine.done()
     region.log.gate.set()
-    await asyncio.wait_for(running_engine, 60)
+    await asyncio.wait_for(running_engine, seconds())
     assert region.certainties == [True, True]
 
 
@@ -338,7 +339,7 @@ async def test_a_bug_in_applying_a_batch_stops_the_engine(monkeypatch: pytest.Mo
     region.region.tick.may_apply = True
     region.call("XLEN", "s")
     with pytest.raises(BaseExceptionGroup) as group:
-        await asyncio.wait_for(region.engine.run(), 60)
+        await asyncio.wait_for(region.engine.run(), seconds())
     assert group.group_contains(RuntimeError, match="a bug")
 
 
@@ -355,7 +356,7 @@ async def test_a_bug_in_what_the_clock_brings_stops_the_engine(
 
     monkeypatch.setattr(region.region.database, "expire", broken)
     with pytest.raises(BaseExceptionGroup) as group:
-        await asyncio.wait_for(region.engine.run(), 60)
+        await asyncio.wait_for(region.engine.run(), seconds())
     assert group.group_contains(RuntimeError, match="a bug")
 
 
@@ -398,15 +399,11 @@ async def test_of_two_syncs_the_one_that_began_first_may_end_last(
         monkeypatch.setattr(region.log, "sync", slow_sync)
         region.write("a")
         await settled(region)
-        async with asyncio.timeout(10):
-            while region.log.sync == slow_sync:
-                await asyncio.sleep(0.001)
+        await until(lambda: region.log.sync != slow_sync, "the slow sync has begun")
         region.write("b")
         await settled(region)
         region.region.durability.tune("always")
-        async with asyncio.timeout(10):
-            while region.durable_vv != {R1: 2}:
-                await asyncio.sleep(0.001)
+        await until(lambda: region.durable_vv == {R1: 2}, "both are durable")
         slow.set()
         await ticks()
         region.write("c")
@@ -423,9 +420,7 @@ async def test_commits_are_synced_now_and_then_from_everysec_on(
     await ticks()
     await settled(region)
     assert region.log.asked[:2] == ["everysec", "commit"]
-    async with asyncio.timeout(10):
-        while region.durable_vv != {R1: 1}:
-            await asyncio.sleep(0.001)
+    await until(lambda: region.durable_vv == {R1: 1}, "it is durable")
     assert region.log.asked == ["everysec", "commit", "sync"]
 
 

@@ -26,8 +26,9 @@ from crdtstream.region.links.listeners import (
 from crdtstream.region.links.messages import Publications
 from crdtstream.replication.wire import decode_publications, encode_publications
 from crdtstream.v1 import replication_pb2 as pb
-from tests.region.test_publications import PATIENT, linked, peer_that_sends
-from tests.replication.regions import LiveRegion, addresses, meshed, until
+from tests.patience import until
+from tests.region.test_publications import linked, peer_that_sends
+from tests.replication.regions import PATIENT, LiveRegion, addresses, meshed
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 CHANNEL, PATTERN, SHARD = Kind.CHANNEL, Kind.PATTERN, Kind.SHARD

@@ -30,20 +30,20 @@ from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.patience import until
 from tests.replication.regions import (
     LIMITS,
+    PATIENT,
     LiveRegion,
     addresses,
     converged,
     live_regions,
     meshed,
-    until,
 )
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"
 # Patient, so that nothing but what a test does ends a link.
-PATIENT = replace(LIMITS, link_silence_ms_max=60_000)
 
 
 def listen(region: LiveRegion, *channels: str) -> list[tuple[bytes, bytes]]:

@@ -14,8 +14,8 @@ from crdtstream.drill.report.files import write_json
 from crdtstream.scenario.report import write_reports
 from tests.console.browser import Browser, open_browser
 from tests.drill.making import a_failed_run, a_run
-from tests.live.cluster import wait_until
 from tests.live.forked import Forked
+from tests.patience import seconds, wait_until
 from tests.scenario.test_report import made
 
 pytestmark = pytest.mark.live
@@ -56,7 +56,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert found is not None
         yield found[1]
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(seconds()) == 0
     finally:
         process.kill()
 

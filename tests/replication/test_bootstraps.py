@@ -30,6 +30,7 @@ from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
 from crdtstream.store.staging import MemoryStaging, StagedCut, StagedImage, Staging, make_image
 from crdtstream.v1 import bootstrap_pb2 as pb
 from crdtstream.v1 import bootstrap_pb2_grpc as rpc
+from tests.patience import until
 from tests.replication.copies import (
     HERE,
     PEER,
@@ -41,7 +42,6 @@ from tests.replication.copies import (
     served,
     staging_in,
 )
-from tests.replication.regions import until
 from tests.store import stagings
 from tests.store.stagings import check_whole
 
@@ -741,9 +741,7 @@ async def test_a_copy_that_was_taken_over_holds_nothing(
         await asyncio.sleep(0.05)
         assert sender.checkpoints._holds._holds
         sender.region.region.knowledge.learn(RegionId(3), cut.vv)
-        async with asyncio.timeout(30):
-            while sender.checkpoints._holds._holds:
-                await asyncio.sleep(0.01)
+        await until(lambda: not sender.checkpoints._holds._holds, "no hold is left")
         watching.cancel()
 
 

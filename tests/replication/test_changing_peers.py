@@ -15,7 +15,8 @@ from crdtstream.replication.bootstrap_client import ended_with_links
 from tests.conftest import free_base_port
 from tests.harness.cutting_log import CuttingLog
 from tests.harness.peers import peers_of, these
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+from tests.patience import until
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions
 from tests.replication.test_cut_logs import add_each_by_itself, cut, live
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)

@@ -10,13 +10,14 @@ from crdtstream.region.links.link import LinkState
 from crdtstream.region.retention import Keeping
 from crdtstream.store.log import Fsync
 from tests.harness.cutting_log import CuttingLog
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+from tests.patience import until
+from tests.replication.regions import PATIENT, LiveRegion, addresses, converged, live_regions
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 
 
 def live(number: int, where: dict[int, str]) -> LiveRegion:
-    return LiveRegion(number, where, log=CuttingLog())
+    return LiveRegion(number, where, log=CuttingLog(), limits=PATIENT)
 
 
 async def add_each_by_itself(region: LiveRegion, count: int) -> None:
@@ -59,7 +60,7 @@ async def third_was_away(
                 region.region.retention.backlog_bytes_max = 100
                 assert await cut(region) > 100
                 assert region.region.retention.held[R3].keeping is Keeping.GIVEN_UP
-        third = LiveRegion(3, where, log=log)
+        third = LiveRegion(3, where, log=log, limits=PATIENT)
         await third.begin()
         for peer in paused:
             third.pause(peer)

@@ -15,7 +15,8 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.engine.agenda import SYNC_SECONDS
 from crdtstream.store.log import Fsync
-from tests.replication.regions import LiveRegion, addresses, live_regions, until
+from tests.patience import until
+from tests.replication.regions import LiveRegion, addresses, live_regions
 from tests.store.held_log import HeldLog
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)

@@ -21,7 +21,8 @@ from crdtstream.replication.wire import encode_request
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.harness.cutting_log import CuttingLog
 from tests.harness.driven import UID
-from tests.replication.regions import LiveRegion, addresses, until
+from tests.patience import seconds, until
+from tests.replication.regions import LiveRegion, addresses
 from tests.replication.test_cut_logs import add_each_by_itself, cut
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -116,7 +117,7 @@ async def test_a_link_that_fails_while_its_first_message_is_written_says_why(
     monkeypatch.setattr(ReplicationService, "_read_acks", fail)
     async with region_alone() as (_, address), linked(address) as liar:
         await liar.open()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(seconds()):
             assert await liar.end() == ("INVALID_ARGUMENT", "region 2: it lies")
 
 

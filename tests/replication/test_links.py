@@ -17,15 +17,8 @@ from crdtstream.replication.server import Context, Requests
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
-from tests.replication.regions import (
-    LIMITS,
-    LiveRegion,
-    addresses,
-    converged,
-    live_regions,
-    meshed,
-    until,
-)
+from tests.patience import until
+from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, meshed
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOBODY = "127.0.0.1:1"

@@ -18,8 +18,9 @@ from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import membership_pb2, membership_pb2_grpc, replication_pb2_grpc
 from crdtstream.v1 import replication_pb2 as pb
 from tests.certificates.making import DAY, NOW, Made, make, make_authority, outdated_context
+from tests.patience import seconds, until
 from tests.replication.identities import Issuer, seconds_from_now, showing, shown_by
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions
 
 R1, R2, R3 = map(RegionId, (1, 2, 3))
 REFUSED = "a call is refused for its certificate"
@@ -220,7 +221,7 @@ async def test_without_a_valid_certificate_there_is_no_connection(
     async with showing(first.address, shown(ca), ca=ca.root.pem) as channel:
         call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(b"", timeout=20)
+            await call(b"", timeout=seconds())
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -238,7 +239,7 @@ async def test_a_plain_connection_gets_nothing(first: LiveRegion) -> None:
     async with grpc.aio.insecure_channel(first.address) as channel:
         call: Any = channel.unary_unary("/grpc.health.v1.Health/Check")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call(b"", timeout=20)
+            await call(b"", timeout=seconds())
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -247,7 +248,7 @@ async def test_no_message_is_read_of_a_caller_that_may_not_call(
 ) -> None:
     async with showing(first.address, ca.made(Role.QUERY, "etl")) as channel:
         never_sent: Any = channel.stream_stream("/crdtstream.v1.Membership/Deliver")()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds()):
             assert await never_sent.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
@@ -341,7 +342,7 @@ async def test_other_calls_end_when_their_authority_is_trusted_no_more(
         await until(lambda: first.guard is not None and first.guard.count == 1)
         ca.files(1).put_all(Issuer(ca.folder, make_authority(name="the next one")).region(1))
         assert await first.certificates.reload() is None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(seconds()):
             assert await ended is grpc.StatusCode.UNAVAILABLE
 
 

@@ -17,7 +17,8 @@ from crdtstream.region.links.link import Link, LinkState
 from crdtstream.store.log import Fsync, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from tests.harness.replies import of_type
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions, until
+from tests.patience import until
+from tests.replication.regions import LiveRegion, addresses, converged, live_regions
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 OTHER = DatabaseUid(b"\xff" * 16)

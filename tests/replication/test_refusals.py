@@ -1,6 +1,5 @@
 """Permission to pull from a region, asked as a stranger would: one call, and its first answer."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TypedDict, Unpack
@@ -13,6 +12,7 @@ from crdtstream.passwords import METADATA_KEY, password_mark
 from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.patience import until
 from tests.replication.regions import LiveRegion, addresses
 
 
@@ -126,8 +126,9 @@ async def test_regions_with_different_passwords_both_notice() -> None:
     with capture_logs() as lines:
         one, two = LiveRegion(1, where, password="a"), LiveRegion(2, where, password="b")
         async with one.running(), two.running():
-            async with asyncio.timeout(20):
-                while len([line for line in lines if line["event"] == "passwords differ"]) < 2:
-                    await asyncio.sleep(0.01)
+            await until(
+                lambda: len([line for line in lines if line["event"] == "passwords differ"]) >= 2,
+                "both notice",
+            )
     told = [line["peer"] for line in lines if line["event"] == "passwords differ"]
     assert sorted(told) == [1, 2]

@@ -8,7 +8,8 @@ from crdtstream.core.ids import IdMode, RegionId
 from crdtstream.database.database import WAITING
 from crdtstream.store.log import Fsync, MemoryLog
 from tests.harness.replies import of_type, rows_of
-from tests.replication.regions import LiveRegion, addresses, meshed, until
+from tests.patience import until
+from tests.replication.regions import LiveRegion, addresses, meshed
 
 R1, R2 = RegionId(1), RegionId(2)
 

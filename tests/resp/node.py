@@ -20,9 +20,9 @@ from crdtstream.settings import Limits, NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
+from tests.patience import seconds
 
 T = TypeVar("T")
-PATIENCE_S = 10.0
 
 
 class ObstinateLog(MemoryLog):
@@ -81,18 +81,18 @@ class Node:
 
     def start(self) -> None:
         self.thread.start()
-        assert self._is_up.wait(PATIENCE_S)
+        assert self._is_up.wait(seconds())
 
     def stop(self) -> None:
         self.run(self.server.stop(patience_ms=1000))
         self.call(self.engine.stop)
-        self.thread.join(PATIENCE_S)
+        self.thread.join(seconds())
         assert not self.thread.is_alive()
         self.loop.close()
 
     def run(self, coroutine: Coroutine[object, None, T]) -> T:
         """Run a coroutine on the event loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(seconds())
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function on the event loop."""
@@ -132,7 +132,7 @@ class RawClient:
 
     def __init__(self, port: int) -> None:
         self.socket: socket.socket = socket.create_connection(
-            ("127.0.0.1", port), timeout=PATIENCE_S
+            ("127.0.0.1", port), timeout=seconds()
         )
 
     def __enter__(self) -> Self:

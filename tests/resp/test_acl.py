@@ -29,6 +29,7 @@ from crdtstream.database.acl.selectors import EVERYTHING, key_pattern
 from crdtstream.database.acl.users import Users
 from crdtstream.resp.accounts import Accounts, AccountsError, hash_of
 from crdtstream.settings import NodeSettings
+from tests.patience import seconds
 from tests.resp.node import Node, RawClient, request, running
 
 WRONG: Final = "invalid username-password pair or user is disabled."
@@ -516,7 +517,7 @@ def test_a_pipe_is_no_aclfile(tmp_path: Path) -> None:
             found = pool.submit(Accounts, Users(), settings_of(aclfile=pipe))
             try:
                 with pytest.raises(AccountsError, match="pipe': it is no file; create it, or ch"):
-                    found.result(10)
+                    found.result(seconds())
             finally:
                 # Its reader gets to an end.
                 os.write(descriptor, b"#" * 1000)

@@ -16,6 +16,7 @@ from crdtstream.resp.server import RespServer
 from crdtstream.settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
+from tests.patience import seconds
 
 
 class Serving:
@@ -58,7 +59,7 @@ async def test_a_command_that_breaks_half_way_ends_the_node_and_leaves_nothing(
     assert (await serving.reader.readuntil(b"-1\r\n")).startswith(b"$")
     serving.writer.write(b"XADD s * f v\r\nXLEN s\r\nXADD s * f v\r\n")
     with pytest.raises(BaseExceptionGroup) as group:
-        await asyncio.wait_for(serving.running, 60)
+        await asyncio.wait_for(serving.running, seconds())
     assert group.group_contains(AssertionError, match="a bug")
     assert serving.log.last_seq == 1
     await serving.server.stop(patience_ms=0)
@@ -74,7 +75,7 @@ async def test_a_command_that_breaks_before_it_changes_anything_is_answered(tmp_
 
     await serving.start(xlen=broken)
     serving.writer.write(b"XLEN s\r\nXADD s * f v\r\nPING\r\n")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(seconds()):
         assert (await serving.reader.readline()).startswith(
             b"-ERR internal error: this command has changed"
         )
@@ -112,7 +113,7 @@ async def test_a_run_that_breaks_before_it_changes_anything_is_called_one_by_one
 ) -> None:
     serving = Serving(tmp_path)
     await serving.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(seconds()):
         serving.writer.write(b"XADD s 1 f v\r\n")
         assert [await serving.reader.readline() for _ in range(2)][1].startswith(b"1-")
         before = serving.region.database.runs.xadds_called
@@ -133,7 +134,7 @@ async def test_a_run_that_breaks_before_it_changes_anything_is_called_one_by_one
 async def test_a_run_that_breaks_half_way_ends_the_node_and_leaves_nothing(tmp_path: Path) -> None:
     serving = Serving(tmp_path)
     await serving.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(seconds()):
         serving.writer.write(b"XADD s 1 f v\r\n")
         assert [await serving.reader.readline() for _ in range(2)][1].startswith(b"1-")
         serving.region.database.clock = BreakingClock(at_call=2)
@@ -154,7 +155,7 @@ async def test_an_append_in_a_transaction_that_breaks_ends_the_node(tmp_path: Pa
         raise ValueError("a slip")
 
     await serving.start(xlen=broken)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(seconds()):
         # Its reply could only lie: the entry is there, and the command has changed nothing.
         serving.writer.write(b"MULTI\r\nXADD s * f v\r\nXLEN s\r\nEXEC\r\n")
         with pytest.raises(BaseExceptionGroup) as group:

@@ -1,8 +1,7 @@
 """Limits of clients with a login: bytes left unread, bytes sent, and the memory of all together."""
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,12 @@ from crdtstream.resp.clients.output_limits import (
     UnreadBound,
 )
 from crdtstream.settings import Limits, NodeSettings
+from tests.patience import wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 
 PING = request(b"PING")
 PONG = b"+PONG\r\n"
 MIB = 1 << 20
-PATIENCE_S = 10.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @contextmanager
@@ -90,7 +82,7 @@ def test_a_client_with_much_unread_is_ended_after_the_time_though_nothing_more_i
     with operated() as (node, r), node.client() as client:
         r.config_set("client-output-buffer-limit", "normal 0 1mb 0")
         client.send(request(b"ECHO", b"v" * (16 * MIB)))
-        until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
+        wait_until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
         assert count(node) == 1
 
 
@@ -106,7 +98,7 @@ def leave_much_unread(node: Node, client: RawClient) -> Connection:
     client.send(ECHO)
     session_id = max(node.server.connections)
     connection = node.server.connections[session_id]
-    until(lambda: node.call(lambda: connection._unread_bound.much_since is not None))
+    wait_until(lambda: node.call(lambda: connection._unread_bound.much_since is not None))
     return connection
 
 
@@ -127,7 +119,7 @@ def test_a_client_has_one_timer_however_often_it_leaves_much_unread() -> None:
         assert timers[0] is not None
         assert all(one is timers[0] for one in timers)
         client.socket.close()
-        until(lambda: count(node) == 1)
+        wait_until(lambda: count(node) == 1)
         assert timers[0].cancelled()
 
 
@@ -138,9 +130,9 @@ def test_a_client_that_fetched_its_replies_is_judged_again_later() -> None:
         connection = leave_much_unread(node, client)
         timer = connection._unread_timer
         fetch(node, client, connection)
-        until(lambda: node.call(lambda: connection._unread_timer) is not timer)
+        wait_until(lambda: node.call(lambda: connection._unread_timer) is not timer)
         leave_much_unread(node, client)
-        until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
+        wait_until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
 
 
 def test_a_listener_has_the_bounds_of_its_class() -> None:
@@ -152,7 +144,7 @@ def test_a_listener_has_the_bounds_of_its_class() -> None:
         assert count(node) == 2
         r.config_set("client-output-buffer-limit", "pubsub 1mb 0 0")
         r.publish("c", b"v")
-        until(lambda: count(node) == 1)
+        wait_until(lambda: count(node) == 1)
 
 
 # --- What is sent -------------------------------------------------------------------------------
@@ -178,7 +170,7 @@ def test_a_client_that_sends_without_end_is_cut_off_without_an_answer(parts: lis
         with suppress(ConnectionError):
             for part in parts:
                 client.send(part)
-        until(lambda: stat(r, "client_query_buffer_limit_disconnections") == 1)
+        wait_until(lambda: stat(r, "client_query_buffer_limit_disconnections") == 1)
         rest = b""
         with suppress(ConnectionError):
             rest = client.read(1 << 20)
@@ -235,12 +227,12 @@ def test_the_largest_clients_are_evicted_until_the_rest_is_below_the_bound() -> 
         clients = [open_ones.enter_context(node.client()) for _ in sizes]
         for client, size in zip(clients, sizes, strict=True):
             client.send(half_request(size))
-        until(lambda: total(node) >= sum(sizes))
+        wait_until(lambda: total(node) >= sum(sizes))
         r.config_set("maxmemory-clients", "4mb")
         clients[1].expect_closed()
         # 1 + 2 + 1 MiB and what every client takes are above 4 MiB.
         clients[2].expect_closed()
-        until(lambda: stat(r, "evicted_clients") == 2)
+        wait_until(lambda: stat(r, "evicted_clients") == 2)
         assert count(node) == 3
 
 
@@ -267,8 +259,8 @@ def test_whatever_a_client_takes_counts(parts: list[bytes]) -> None:
         with suppress(ConnectionError):
             for part in parts:
                 client.send(part)
-        until(lambda: stat(r, "evicted_clients") == 1)
-        until(lambda: count(node) == 1)
+        wait_until(lambda: stat(r, "evicted_clients") == 1)
+        wait_until(lambda: count(node) == 1)
 
 
 def test_no_evict_spares_a_client_and_reset_ends_that() -> None:
@@ -276,21 +268,21 @@ def test_no_evict_spares_a_client_and_reset_ends_that() -> None:
         r.config_set("maxmemory-clients", 3 * MIB)
         client.ask(request(b"CLIENT", b"NO-EVICT", b"ON"), b"+OK\r\n")
         client.send(half_request(5 * MIB))
-        until(lambda: total(node) >= 5 * MIB)
+        wait_until(lambda: total(node) >= 5 * MIB)
         assert count(node) == 2
         client.send(b"v\r\n")
         client.read(5 * MIB + 1 + len(b"$5242881\r\n\r\n"))
         client.ask(request(b"RESET"), b"+RESET\r\n")
         with suppress(ConnectionError):
             client.send(half_request(5 * MIB))
-        until(lambda: stat(r, "evicted_clients") == 1)
+        wait_until(lambda: stat(r, "evicted_clients") == 1)
 
 
 def test_a_part_of_maxmemory_follows_it() -> None:
     with operated() as (node, r), running_client(r) as client:
         r.config_set("maxmemory-clients", "50%")
         client.send(half_request(2 * MIB))
-        until(lambda: total(node) >= 2 * MIB)
+        wait_until(lambda: total(node) >= 2 * MIB)
         assert stat(r, "evicted_clients") == 0
         assert node.call(lambda: node.server.memory.bound.in_bytes(4 * MIB)) == 2 * MIB
 
@@ -300,7 +292,7 @@ def test_without_a_bound_nothing_is_weighed() -> None:
         r.config_set("maxmemory-clients", MIB)
         r.config_set("maxmemory-clients", 0)
         client.send(half_request(2 * MIB))
-        until(lambda: total(node) >= 2 * MIB)
+        wait_until(lambda: total(node) >= 2 * MIB)
         assert node.call(lambda: node.server.memory._weights) == {}
         assert count(node) == 2
 

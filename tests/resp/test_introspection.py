@@ -16,7 +16,8 @@ import pytest
 
 from crdtstream.commands.documentation.manual import pages
 from tests.conftest import program
-from tests.resp.node import PATIENCE_S, Node, RawClient, request
+from tests.patience import seconds
+from tests.resp.node import Node, RawClient, request
 
 _ESCAPE = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -137,7 +138,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
-        self._process.wait(PATIENCE_S)
+        self._process.wait(seconds())
         os.close(self._master)
 
     def type(self, text: str) -> None:
@@ -145,7 +146,7 @@ class Terminal:
 
     def expect(self, text: str) -> str:
         """Wait until it prints ``text``; returns all that came up to there, without colours."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + seconds()
         while text.encode() not in self._printed:
             left = deadline - time.monotonic()
             ready, _, _ = select.select([self._master], [], [], max(0.0, left))

@@ -5,7 +5,7 @@ import resource
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
@@ -16,6 +16,7 @@ from crdtstream.resp.clients.connection import (
     UNTRUSTED_REPLY_BYTES_MAX,
     UNTRUSTED_UNREAD_BYTES_MAX,
 )
+from tests.patience import seconds, wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.piped import Side
 
@@ -24,7 +25,6 @@ PONG = b"+PONG\r\n"
 LOGIN = request(b"AUTH", b"secret")
 NO_AUTH = b"-NOAUTH Authentication required.\r\n"
 SUBSCRIBED = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
-PATIENCE_S = 10.0
 
 
 @contextmanager
@@ -32,13 +32,6 @@ def guarded(**limits: int) -> Iterator[Node]:
     """A node that asks for a password."""
     with running(settings("secret", **limits)) as node:
         yield node
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def counted(node: Node) -> int:
@@ -97,7 +90,7 @@ def test_a_client_that_need_not_log_in_any_more_stays(change: tuple[bytes, ...])
         operator.ask(LOGIN, b"+OK\r\n")
         operator.ask(request(*change), b"+OK\r\n")
         # Its timer shows that the time has passed.
-        until(lambda: node.call(lambda: node.server.newcomers._timer) is None)
+        wait_until(lambda: node.call(lambda: node.server.newcomers._timer) is None)
         client.ask(PING, PONG)
         assert counted(node) == 0
 
@@ -105,7 +98,7 @@ def test_a_client_that_need_not_log_in_any_more_stays(change: tuple[bytes, ...])
 def test_without_a_password_nobody_has_to_hurry() -> None:
     with running(settings(login_ms_max=1)) as node, node.client() as client:
         client.ask(request(b"RESET"), b"+RESET\r\n")
-        until(lambda: node.call(lambda: node.server.newcomers.count) == 0)
+        wait_until(lambda: node.call(lambda: node.server.newcomers.count) == 0)
         client.ask(PING, PONG)
         assert counted(node) == 0
 
@@ -159,13 +152,13 @@ def test_an_address_has_few_places_and_gets_them_again() -> None:
                 late.expect_closed()
         # Another address of this machine.
         other = socket.create_connection(
-            ("127.0.0.1", node.port), timeout=PATIENCE_S, source_address=("127.0.0.2", 0)
+            ("127.0.0.1", node.port), timeout=seconds(), source_address=("127.0.0.2", 0)
         )
         with other:
             other.sendall(PING)
             assert other.recv(len(PONG)) == PONG
         clients[0].socket.close()
-        until(lambda: node.call(lambda: len(node.server.connections)) == 1)
+        wait_until(lambda: node.call(lambda: len(node.server.connections)) == 1)
         open_ones.enter_context(node.client()).ask(PING, PONG)
         assert node.call(lambda: node.server.traffic.rejected) == 3
 
@@ -208,9 +201,9 @@ def test_strangers_have_no_client_with_a_login_evicted() -> None:
         listener.ask(request(b"SUBSCRIBE", b"c"), SUBSCRIBED)
         with capture_logs() as logs:
             strangers = [open_ones.enter_context(node.client()) for _ in range(50)]
-            until(lambda: node.call(lambda: len(node.server.connections)) == 52)
+            wait_until(lambda: node.call(lambda: len(node.server.connections)) == 52)
             operator.ask(PING, PONG)
-            until(lambda: node.call(lambda: len(node.server.connections)) < 52)
+            wait_until(lambda: node.call(lambda: len(node.server.connections)) < 52)
         # Room for 16 clients of 8 KiB, except for what the listener takes besides.
         assert node.call(lambda: len(node.server.connections)) == 15
         assert [one["event"] for one in logs] == ["client cut off"]
@@ -291,7 +284,7 @@ def test_a_stranger_takes_at_most_one_mebibyte(said: bytes) -> None:
         clients = [open_ones.enter_context(node.client()) for _ in range(count)]
         for client in clients:
             client.send(said)
-        until(lambda: node.call(lambda: has_read(node, len(said))))
+        wait_until(lambda: node.call(lambda: has_read(node, len(said))))
         assert (resident() - before) / count < 1 << 20
 
 

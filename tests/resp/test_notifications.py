@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 
 from crdtstream.settings import SettingsError, load_settings
+from tests.patience import seconds, wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 
-PATIENCE_S: Final = 10.0
 KEYSPACE: Final = b"__keyspace@0__:"
 
 
@@ -23,16 +23,16 @@ def told(node: Node) -> Iterator[Any]:
         client.config_set("notify-keyspace-events", "KEA")
         with contextlib.closing(client.pubsub(ignore_subscribe_messages=True)) as heard:
             heard.psubscribe("__keyspace@0__:*")
-            heard.get_message(timeout=PATIENCE_S)
+            heard.get_message(timeout=seconds())
             yield heard
         client.config_set("notify-keyspace-events", "")
 
 
 def next_of(heard: Any) -> tuple[bytes, bytes]:
     """The key and the name of the next notification."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + seconds()
     while time.monotonic() < deadline:
-        message = heard.get_message(timeout=PATIENCE_S)
+        message = heard.get_message(timeout=seconds())
         if message is not None:
             return message["channel"].removeprefix(KEYSPACE), message["data"]
     raise AssertionError("no notification came")
@@ -42,9 +42,7 @@ def test_a_notification_waits_for_the_log(node: Node, client: RawClient, told: A
     node.call(node.log.gate.clear)
     try:
         client.send(request(b"XADD", b"waits", b"*", b"f", b"v"))
-        deadline = time.monotonic() + PATIENCE_S
-        while node.call(lambda: node.replica.stream(b"waits")) is None:
-            assert time.monotonic() < deadline, "XADD never ran"
+        wait_until(lambda: node.call(lambda: node.replica.stream(b"waits")) is not None, "XADD ran")
         assert told.get_message(timeout=0.05) is None
     finally:
         node.call(node.log.gate.set)
@@ -97,7 +95,7 @@ def test_a_user_hears_only_of_keys_whose_channels_it_may_use(node: Node, r: Any)
     with contextlib.closing(Redis(port=node.port, username="cache", password="any")) as client:
         heard = client.pubsub()
         heard.psubscribe("__keyspace@0__:mine:*")
-        assert heard.get_message(timeout=PATIENCE_S)["type"] == "psubscribe"
+        assert heard.get_message(timeout=seconds())["type"] == "psubscribe"
         with pytest.raises(Exception, match="No permissions to access a channel"):
             client.execute_command("SUBSCRIBE", "__keyspace@0__:yours:1")
         heard.close()

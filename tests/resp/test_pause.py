@@ -10,6 +10,7 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import Database
 from crdtstream.region.ready import Parcel
+from tests.patience import seconds
 from tests.resp.node import Node, RawClient, request, running
 from tests.resp.test_protocol import wait_until
 
@@ -57,7 +58,7 @@ def expect_nothing(client: RawClient) -> None:
     client.socket.settimeout(0.05)
     with pytest.raises(TimeoutError):
         client.socket.recv(1)
-    client.socket.settimeout(10)
+    client.socket.settimeout(seconds())
 
 
 def test_paused_writes_wait_and_reads_do_not(

@@ -2,10 +2,11 @@
 
 import socket
 import struct
-import time
 
 import pytest
 
+from tests import patience
+from tests.patience import seconds
 from tests.resp.node import Node, RawClient, request, running, settings
 
 PING = request(b"PING")
@@ -14,15 +15,12 @@ PONG = b"+PONG\r\n"
 
 def wait_until(node: Node, condition: str) -> None:
     """Until a Python expression over ``server`` holds on the node's loop."""
-    deadline = time.monotonic() + 10
     names = {
         "server": node.server,
         "region": node.region,
         "database": node.database,
     }
-    while not node.call(lambda: eval(condition, {}, names)):
-        assert time.monotonic() < deadline, condition
-        time.sleep(0.005)
+    patience.wait_until(lambda: node.call(lambda: eval(condition, {}, names)), condition)
 
 
 # --- Malformed input ----------------------------------------------------------------------------
@@ -125,7 +123,7 @@ def test_replies_wait_for_the_disk_and_commands_do_not() -> None:
         for client in (writer, other):
             with pytest.raises(TimeoutError):
                 client.socket.recv(1)
-            client.socket.settimeout(10)
+            client.socket.settimeout(seconds())
         node.call(node.log.gate.set)
         writer.expect(b"$3\r\n5-1\r\n+PONG\r\n")
         other.expect(b":1\r\n")

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -23,21 +22,13 @@ from crdtstream.resp.clients.output_limits import PUBSUB_LIMIT
 from crdtstream.resp.wire.encode import encode
 from tests.like_redis import oracles
 from tests.like_redis.oracles import RealServer
+from tests.patience import seconds, wait_until
 from tests.resp.node import Node, request, running, settings
-
-PATIENCE_S: Final = 10.0
 
 
 def words(line: str) -> bytes:
     """A request of the words of a line; ``""`` is an empty one."""
     return request(*(b"" if word == '""' else word.encode() for word in line.split()))
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.005)
 
 
 # --- The same bytes as Redis ----------------------------------------------------------------------
@@ -306,7 +297,7 @@ def test_a_message_does_not_tell_of_what_may_still_be_lost() -> None:
         raw.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
             raw.socket.recv(1)
-        raw.socket.settimeout(PATIENCE_S)
+        raw.socket.settimeout(seconds())
         node.call(node.log.gate.set)
         raw.expect(ONE)
 
@@ -473,17 +464,17 @@ def test_redis_py_subscribes(node: Node, protocol: int) -> None:
         with client.pubsub() as listening:
             listening.subscribe("news")
             listening.psubscribe("n*")
-            confirmed = [listening.get_message(timeout=PATIENCE_S) for _ in range(2)]
+            confirmed = [listening.get_message(timeout=seconds()) for _ in range(2)]
             assert [message["type"] for message in confirmed] == ["subscribe", "psubscribe"]
             assert client.publish("news", "hello") == 2
-            heard = [listening.get_message(timeout=PATIENCE_S) for _ in range(2)]
+            heard = [listening.get_message(timeout=seconds()) for _ in range(2)]
             assert [(message["type"], message["data"]) for message in heard] == [
                 ("message", "hello"),
                 ("pmessage", "hello"),
             ]
             if protocol == 2:
                 listening.ping("still there")
-                assert listening.get_message(timeout=PATIENCE_S)["data"] == "still there"
+                assert listening.get_message(timeout=seconds())["data"] == "still there"
             assert client.pubsub_channels() == ["news"]
             assert client.pubsub_numpat() == 1
         wait_until(lambda: not client.pubsub_channels(), "it listens no more")
@@ -494,7 +485,7 @@ async def test_redis_py_asyncio_subscribes(node: Node, protocol: int) -> None:
     async with (
         redis.asyncio.Redis(port=node.port, protocol=protocol) as client,
         client.pubsub(ignore_subscribe_messages=True) as listening,
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(seconds()),
     ):
         await listening.subscribe("news")
         while not (await client.pubsub_numsub("news"))[0][1]:

@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from tests.live.cluster import running_regions
+from tests.patience import seconds
 
 pytestmark = pytest.mark.live
 
@@ -20,7 +21,7 @@ def test_shutdown_ends_the_process_with_everything_acknowledged(tmp_path: Path) 
         acknowledged = writer.execute()
         client.shutdown(nosave=True)
         assert node.process is not None
-        assert node.process.wait(timeout=30) == 0
+        assert node.process.wait(timeout=seconds()) == 0
         with pytest.raises(redis.ConnectionError):
             node.connect().ping()
 
@@ -42,7 +43,7 @@ def test_rewritten_settings_hold_after_the_next_start(tmp_path: Path) -> None:
         assert path.read_text() != before
         client.shutdown(nosave=True)
         assert node.process is not None
-        node.process.wait(timeout=30)
+        node.process.wait(timeout=seconds())
 
         cluster.start()
         client = node.connect()

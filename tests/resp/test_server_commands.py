@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from crdtstream.core.ids import RegionId
+from tests import patience
 from tests.resp.node import Node, RawClient, request, running, settings
 from tests.resp.test_protocol import wait_until
 
@@ -270,7 +271,7 @@ def test_wait_counts_peers_that_have_this_client_s_last_write() -> None:
         client.socket.settimeout(0.05)
         with pytest.raises(TimeoutError):
             client.socket.recv(1)
-        client.socket.settimeout(10)
+        client.socket.settimeout(patience.seconds())
         one = RegionId(1)
         node.call(lambda: node.region.stability.learn(RegionId(2), {one: 2}))
         node.call(lambda: node.region.stability.learn(RegionId(3), {one: 1}))

@@ -17,6 +17,7 @@ from crdtstream.core.size import Seconds, Size
 from crdtstream.resp.transport import handshakes
 from tests.certificates.making import make, make_authority
 from tests.conftest import program
+from tests.patience import seconds
 from tests.resp.node import Node, RawClient
 from tests.resp.tls import Party, TlsClient, is_served, wait_until
 
@@ -41,7 +42,9 @@ def silent(node: Node, count: int) -> Iterator[list[socket.socket]]:
     """Clients that connect, and say nothing."""
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(socket.create_connection(("127.0.0.1", node.tls_port), timeout=10))
+            stack.enter_context(
+                socket.create_connection(("127.0.0.1", node.tls_port), timeout=seconds())
+            )
             for _ in range(count)
         ]
 
@@ -304,7 +307,7 @@ def test_no_connection_is_negotiated_twice(node: Node, party: Party) -> None:
         [openssl, "s_client", "-connect", f"127.0.0.1:{node.tls_port}", "-tls1_2"],
         input=b"R\nPING\r\n",
         capture_output=True,
-        timeout=30,
+        timeout=seconds(),
         check=False,
     )
     assert b"RENEGOTIATING" in done.stdout + done.stderr

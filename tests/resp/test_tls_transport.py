@@ -13,7 +13,8 @@ import pytest
 import redis
 
 from crdtstream.resp.transport import tls as transport_of
-from tests.resp.node import PATIENCE_S, Node, request
+from tests.patience import seconds
+from tests.resp.node import Node, request
 from tests.resp.tls import Party, TlsClient, wait_until
 
 MIB = 1 << 20
@@ -60,7 +61,7 @@ def test_a_command_in_many_records_runs_once(client: TlsClient) -> None:
 
 def test_large_values_pass_both_ways(client: TlsClient) -> None:
     value = bytes(range(256)) * (64 * MIB // 256)
-    client.socket.settimeout(60)
+    client.socket.settimeout(seconds())
     client.ask(request(b"ECHO", value), b"$%d\r\n" % len(value))
     assert read_all(client, len(value)) == value
     client.expect(b"\r\n")
@@ -187,7 +188,7 @@ def cut(client: TlsClient) -> None:
     """End the connection below TLS, as somebody on the wire can."""
     plain = socket.socket(fileno=client.tls.detach())
     plain.shutdown(socket.SHUT_WR)
-    plain.settimeout(10)
+    plain.settimeout(seconds())
     with plain, contextlib.suppress(ConnectionResetError):
         while plain.recv(MIB):
             pass
@@ -365,7 +366,7 @@ def test_each_direction_waits_for_what_openssl_wants(
     got = b""
     with TlsClient(node.tls_port, party.context()) as client:
         client.socket.settimeout(0.05)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + seconds()
         while got.count(b"PONG") < 300 and time.monotonic() < deadline:
             # A write that wants to read goes on when something comes.
             client.send(b"PING\r\n")

@@ -12,6 +12,7 @@ from crdtstream.database.admission import PostponedError
 from crdtstream.database.session import Session
 from crdtstream.resp.clients import waiting_logins
 from crdtstream.resp.clients.waiting_logins import WaitingLogins
+from tests.patience import seconds
 
 SOURCE = "10.0.0.1"
 
@@ -49,7 +50,7 @@ async def test_a_login_goes_on_though_its_timer_rings_early(monkeypatch: Any) ->
     waiting = Waiting()
     with pytest.raises(PostponedError):
         waiting.admit()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(seconds()):
         await waiting.gone_on.wait()
     waiting.admit()
 

@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from crdtstream.resp.clients.arrivals import PIECE_BYTES, Arrivals
+from tests.patience import wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
-from tests.resp.test_client_limits import operated, stat, until
+from tests.resp.test_client_limits import operated, stat
 from tests.resp.tls import Party, TlsClient
 
 MIB = 1 << 20
@@ -54,7 +55,7 @@ def blocked(node: Node) -> Iterator[RawClient]:
     """A client with a read that waits."""
     with node.client() as client:
         client.send(BLOCKED)
-        until(lambda: waiting(node) == 1)
+        wait_until(lambda: waiting(node) == 1)
         yield client
 
 
@@ -90,7 +91,7 @@ def test_replies_beyond_the_bound_of_the_class_end_the_connection() -> None:
     with operated(settings(output_buffer_bytes_max=4 * MIB)) as (node, r), node.client() as client:
         with pytest.raises(ConnectionError):
             client.send(ECHO * COUNT)
-        until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
+        wait_until(lambda: stat(r, "client_output_buffer_limit_disconnections") == 1)
         assert r.ping()
 
 
@@ -105,22 +106,22 @@ def test_megabytes_behind_a_blocked_read_are_run_when_it_ends(node: Node) -> Non
     count = 20 * MIB // len(VALUE)
     with blocked(node) as client:
         client.send(request(b"XADD", b"behind", b"*", b"f", VALUE) * count)
-        until(lambda: held_bytes(node) > 20 * MIB)
+        wait_until(lambda: held_bytes(node) > 20 * MIB)
         assert length(node, b"behind") == 0
         with redis.Redis(port=node.port) as r:
             r.xadd("none", {"f": "v"})
             client.expect(b"*1\r\n*2\r\n$4\r\nnone\r\n")
-            until(lambda: length(node, b"behind") == count)
+            wait_until(lambda: length(node, b"behind") == count)
 
 
 def test_input_behind_a_blocked_read_is_bounded_as_redis_bounds_it() -> None:
     with operated(settings(query_buffer_bytes_max=2 * MIB)) as (node, r), blocked(node) as client:
         client.send(XADD * (MIB // len(XADD)))
-        until(lambda: held_bytes(node) > MIB // 2)
+        wait_until(lambda: held_bytes(node) > MIB // 2)
         assert stat(r, "client_query_buffer_limit_disconnections") == 0
         with pytest.raises(ConnectionError):
             client.send(XADD * (40 * MIB // len(XADD)))
-        until(lambda: stat(r, "client_query_buffer_limit_disconnections") == 1)
+        wait_until(lambda: stat(r, "client_query_buffer_limit_disconnections") == 1)
         assert length(node) == 0
 
 
@@ -129,10 +130,10 @@ def test_input_behind_a_blocked_read_counts_for_the_memory_of_clients() -> None:
         r.config_set("maxmemory-clients", "3mb")
         with blocked(node) as client:
             client.send(XADD * (2 * MIB // len(XADD)))
-            until(lambda: held_bytes(node) > MIB)
+            wait_until(lambda: held_bytes(node) > MIB)
             assert stat(r, "evicted_clients") == 0
             client.send(XADD * (2 * MIB // len(XADD)))
-            until(lambda: stat(r, "evicted_clients") == 1)
+            wait_until(lambda: stat(r, "evicted_clients") == 1)
 
 
 def test_others_come_between_the_turns_of_what_was_held(node: Node) -> None:
@@ -148,11 +149,11 @@ def test_others_come_between_the_turns_of_what_was_held(node: Node) -> None:
 
     with blocked(node) as client, redis.Redis(port=node.port) as r:
         client.send(request(b"ECHO", VALUE) * count)
-        until(lambda: held_bytes(node) > 20 * MIB)
+        wait_until(lambda: held_bytes(node) > 20 * MIB)
         r.xadd("none", {"f": "v"})
         node.loop.call_soon_threadsafe(look)
         read_all(client, len(ECHOED) * count)
-        until(lambda: not turns[-1])
+        wait_until(lambda: not turns[-1])
     steps = [before - after for before, after in pairwise(turns)]
     assert max(steps) <= 4 * PIECE_BYTES.value
 
@@ -164,7 +165,7 @@ def test_commands_behind_large_replies_are_run_though_the_client_sends_no_more(n
     with node.client() as client:
         client.send(ECHO * COUNT + request(b"XADD", b"last", b"7", b"f", b"v"))
         client.socket.shutdown(socket.SHUT_WR)
-        until(lambda: length(node, b"last") == 1)
+        wait_until(lambda: length(node, b"last") == 1)
         expected = ECHOED * COUNT + b"$3\r\n7-1\r\n"
         assert read_all(client, len(expected)) == expected
         client.expect_closed()
@@ -180,17 +181,17 @@ def test_all_that_was_received_is_run_however_the_client_leaves(
     with running(settings(pending_replies_max=10)) as node, node.client() as client:
         node.call(node.log.gate.clear)
         client.send(XADD * 50)
-        until(lambda: length(node) == 50)
+        wait_until(lambda: length(node) == 50)
         client.send(XADD * 50)
-        until(lambda: held_bytes(node) > 0)
+        wait_until(lambda: held_bytes(node) > 0)
         leave(client)
         if leave is not reset:
-            until(lambda: _has_left(node))
+            wait_until(lambda: _has_left(node))
         assert length(node) == 50
         node.call(node.log.gate.set)
-        until(lambda: length(node) == 100)
+        wait_until(lambda: length(node) == 100)
         client.socket.close()
-        until(lambda: not node.server.connections)
+        wait_until(lambda: not node.server.connections)
 
 
 def _has_left(node: Node) -> bool:
@@ -201,13 +202,13 @@ def test_a_client_that_has_left_is_run_up_to_a_command_that_waits() -> None:
     with running(settings(pending_replies_max=10)) as node, node.client() as client:
         node.call(node.log.gate.clear)
         client.send(XADD * 50)
-        until(lambda: length(node) == 50)
+        wait_until(lambda: length(node) == 50)
         client.send(XADD + BLOCKED + XADD)
-        until(lambda: held_bytes(node) > 0)
+        wait_until(lambda: held_bytes(node) > 0)
         client.socket.close()
-        until(lambda: _has_left(node))
+        wait_until(lambda: _has_left(node))
         node.call(node.log.gate.set)
-        until(lambda: not node.server.connections)
+        wait_until(lambda: not node.server.connections)
         assert length(node) == 51
         assert waiting(node) == 0
 
@@ -215,7 +216,7 @@ def test_a_client_that_has_left_is_run_up_to_a_command_that_waits() -> None:
 def test_a_blocked_client_that_leaves_takes_what_is_behind_with_it(node: Node) -> None:
     with blocked(node) as client:
         client.send(request(b"XADD", b"behind the gone", b"*", b"f", b"v"))
-        until(lambda: held_bytes(node) > 0)
+        wait_until(lambda: held_bytes(node) > 0)
         client.socket.shutdown(socket.SHUT_WR)
         client.expect_closed()
     assert waiting(node) == 0
@@ -228,15 +229,15 @@ def test_a_client_that_is_killed_runs_nothing_more() -> None:
         client_id = int(client.read_line()[1:])
         node.call(node.log.gate.clear)
         client.send(XADD * 50)
-        until(lambda: length(node) == 50)
+        wait_until(lambda: length(node) == 50)
         client.send(XADD * 50)
-        until(lambda: held_bytes(node) > 0)
+        wait_until(lambda: held_bytes(node) > 0)
         connection = node.server.connections[client_id]
         client.socket.shutdown(socket.SHUT_WR)
-        until(lambda: connection._sends_no_more)
+        wait_until(lambda: connection._sends_no_more)
         node.call(connection.abort)
         node.call(node.log.gate.set)
-        until(lambda: client_id not in node.server.connections)
+        wait_until(lambda: client_id not in node.server.connections)
         assert length(node) == 50
 
 

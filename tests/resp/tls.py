@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 from crdtstream.certificates.node_files import read_set
 from crdtstream.certificates.watching import Certificates
 from crdtstream.settings import Limits, NodeSettings
+from tests import patience
 from tests.certificates.making import Made, make, make_authority
 from tests.certificates.node_folder import NodeFolder
-from tests.resp.node import PATIENCE_S, Node, RawClient, running
+from tests.resp.node import Node, RawClient, running
 
 
 @dataclass
@@ -107,7 +107,4 @@ def is_served(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None
 
 def wait_until(node: Node, condition: Callable[[], object]) -> None:
     """Until it holds on the node's loop."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not node.call(condition):
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.005)
+    patience.wait_until(lambda: node.call(condition), "the condition held on the node's loop")

@@ -19,12 +19,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.patience import seconds
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 ISOLATED = """mount -t tmpfs none "$1" && shift && exec "$@" """
-END_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def spark_cluster(folder: Path, port: int) -> Iterator[SparkCluster]:
         for process in running.values():
             process.terminate()
         for process in running.values():
-            process.wait(END_SECONDS_MAX)
+            process.wait(seconds())
 
 
 def _class(name: str) -> list[str]:

@@ -14,6 +14,7 @@ import grpc
 import pyarrow as pa
 
 from crdtstream.v1 import query_pb2
+from tests.patience import seconds
 
 _STREAMING: Final = {"Scan", "ListStreams", "ScanPending"}
 _QUERY: Final = "/crdtstream.v1.Query/"
@@ -51,12 +52,12 @@ class _PassOn(grpc.GenericRpcHandler):
             call: Any = self._upstream.unary_stream(method)
 
             def stream(request: bytes, _context: object) -> Iterator[bytes]:
-                yield from self._changed(method, request, call(request, timeout=60))
+                yield from self._changed(method, request, call(request, timeout=seconds()))
 
             return grpc.unary_stream_rpc_method_handler(stream)
         ask: Any = self._upstream.unary_unary(method)
         return grpc.unary_unary_rpc_method_handler(
-            lambda request, _context: ask(request, timeout=60)
+            lambda request, _context: ask(request, timeout=seconds())
         )
 
     def _changed(self, method: str, request: bytes, answers: Iterator[bytes]) -> Iterator[bytes]:

@@ -26,7 +26,8 @@ from crdtstream.spark.jobs.archive_state import commit, load
 from crdtstream.spark.jobs.folder import LocalFolder
 from crdtstream.spark.options import NodesOptions, Security
 from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS
-from tests.live.cluster import Cluster, wait_until
+from tests.live.cluster import Cluster
+from tests.patience import LONG, wait_until
 from tests.spark.archiving import SMALL_FILES_MAX, Archiving
 from tests.spark.conftest import nodes_of, require_spark
 from tests.spark.killed import kill
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.live
-
-RUN_SECONDS_MAX = 240
 
 
 def options_of(cluster: Cluster, path: Path, *streams: bytes) -> ArchiveOptions:
@@ -461,10 +460,11 @@ class Drill:
         return 0 if state is None else state.version
 
     def wait(self, condition: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + RUN_SECONDS_MAX
-        while not condition() and self.archiving.status() is None:
-            assert time.monotonic() < deadline, f"never: {what}\n{self.archiving.log()}"
-            time.sleep(0.01)
+        try:
+            wait_until(lambda: condition() or self.archiving.status() is not None, what, base=LONG)
+        except AssertionError as error:
+            error.add_note(self.archiving.log())
+            raise
 
     def pass_some_steps(self) -> None:
         """Let it go on by some commits, and then by a moment."""
@@ -488,7 +488,7 @@ def drill(regions: Cluster, tmp_path: Path, seed: int) -> Iterator[Drill]:
         running.end()
 
 
-@pytest.mark.timeout(4 * RUN_SECONDS_MAX)
+@pytest.mark.timeout(4 * LONG)
 @pytest.mark.parametrize(
     ("seed", "entries", "kills"),
     [(4711, 100, 1), pytest.param(4711, 400, 2, marks=pytest.mark.soak)],

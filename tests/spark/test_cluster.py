@@ -9,7 +9,8 @@ import pytest
 from crdtstream.spark.jobs.archive_state import load
 from crdtstream.spark.jobs.folder import LocalFolder
 from tests.conftest import free_base_port, require
-from tests.live.cluster import Node, running_regions, wait_until
+from tests.live.cluster import Node, running_regions
+from tests.patience import wait_until
 from tests.spark.clustered import SparkCluster, can_isolate, spark_cluster
 from tests.spark.conftest import require_spark
 

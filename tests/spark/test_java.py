@@ -18,12 +18,12 @@ from crdtstream.spark.session import (
     make_session,
     sql_settings,
 )
+from tests.patience import LONG, seconds
 from tests.spark.conftest import QUICK_ENVIRONMENT, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SUBPROCESS_SECONDS_MAX = 250
 
 # Where a Java is, and which; returns its home.
 PutJava: TypeAlias = Callable[[str, str], Path]
@@ -210,7 +210,7 @@ def test_spark_submit_decides_before_us(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=SUBPROCESS_SECONDS_MAX,
+        timeout=seconds(LONG),
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split() == ["local[1]", "Europe/Berlin", "2", "5"]
@@ -226,7 +226,7 @@ def test_start_is_quiet(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=SUBPROCESS_SECONDS_MAX,
+        timeout=seconds(LONG),
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.split()[0] == "local[*]"

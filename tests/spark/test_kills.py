@@ -22,6 +22,7 @@ from crdtstream.spark.nodes import Nodes
 from crdtstream.spark.options import Security
 from crdtstream.v1 import query_pb2
 from tests.live.cluster import Cluster
+from tests.patience import LONG, wait_until
 from tests.spark.conftest import nodes_of, require_spark
 from tests.spark.killed import Killed, kill
 
@@ -32,8 +33,6 @@ ENTRIES_PER_BATCH = 400
 # A fault comes as soon as a number of entries is reached, or up to this long after it: while a task
 # appends, or anywhere between two micro-batches.
 DELAYS_SECONDS_MAX = (0.0, 0.5)
-# Of one start of the program, on a machine that has other things to do.
-RUN_SECONDS_MAX = 240
 SOAK_SEEDS = range(1, 9)
 
 
@@ -154,14 +153,20 @@ class Drill:
 
     def _wait(self, condition: Callable[[], object], what: str) -> None:
         """Wait; a program that failed is started again, as its operator would do."""
-        deadline = time.monotonic() + RUN_SECONDS_MAX
-        while not condition():
-            assert time.monotonic() < deadline, f"never: {what}\n{self.program.log()}"
-            if self.program.status() not in (None, 0):
-                self._start_regions()
-                self.program.start()
-                deadline = time.monotonic() + RUN_SECONDS_MAX
-            time.sleep(0.005)
+
+        def holds_or_has_failed() -> bool:
+            return bool(condition()) or self.program.status() not in (None, 0)
+
+        while True:
+            try:
+                wait_until(holds_or_has_failed, what, base=LONG)
+            except AssertionError as error:
+                error.add_note(self.program.log())
+                raise
+            if condition():
+                return
+            self._start_regions()
+            self.program.start()
 
     def end(self) -> None:
         if self.program.starts:
@@ -219,7 +224,7 @@ def producers_and_ids(address: str) -> list[tuple[bytes, bytes]]:
         return found
 
 
-@pytest.mark.timeout(3 * RUN_SECONDS_MAX)
+@pytest.mark.timeout(3 * LONG)
 @pytest.mark.parametrize(
     ("job", "seed"), [("copy", 4711), pytest.param("archive", 4712, marks=pytest.mark.soak)]
 )
@@ -233,7 +238,7 @@ def test_each_entry_comes_out_once_in_spite_of_a_kill_of_each_kind(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(20 * RUN_SECONDS_MAX)
+@pytest.mark.timeout(20 * LONG)
 @pytest.mark.parametrize("job", CHECKS)
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
 def test_each_entry_comes_out_once_in_spite_of_many_kills(

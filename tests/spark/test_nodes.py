@@ -21,6 +21,7 @@ from crdtstream.spark.options import Security  # noqa: E402
 from crdtstream.spark.patterns import patterns_literal  # noqa: E402
 from crdtstream.v1 import effects_pb2  # noqa: E402
 from crdtstream.v1 import query_pb2 as pb  # noqa: E402
+from tests import patience  # noqa: E402
 from tests.conftest import program  # noqa: E402
 from tests.live.cluster import Node, running_regions  # noqa: E402
 from tests.spark.fake_node import UID, FakeNode, entries, ipc, pieces  # noqa: E402
@@ -177,6 +178,17 @@ def test_when_time_is_up_every_node_and_its_reason_is_told(
         nodes.plan(pb.PlanRequest())
     for part in (first.address, "going down", second.address, "behind", "failoverSeconds"):
         assert part in str(error.value)
+
+
+def test_every_node_is_asked_once_however_short_the_time_is(
+    fakes: Callable[[], FakeNode],
+) -> None:
+    both = [fakes(), fakes()]
+    for fake in both:
+        fake.on["Plan"] = refuses(Code.UNAVAILABLE, "going down")
+    with nodes_at(*both, seconds=0) as nodes, pytest.raises(NodesError, match="going down"):
+        nodes.plan(pb.PlanRequest())
+    assert [len(fake.asked) for fake in both] == [1, 1]
 
 
 def test_a_fault_that_every_node_has_is_not_asked_for_again_and_again(
@@ -351,7 +363,7 @@ def test_a_scan_that_is_not_read_to_its_end_is_cancelled(fakes: Callable[[], Fak
         batches = iter(nodes.scan(pb.ScanRequest()))
         next(batches)
         del batches
-        assert fake.scan_ended.wait(10)
+        assert fake.scan_ended.wait(patience.seconds())
 
 
 def test_damaged_arrow_streams_are_reported(fakes: Callable[[], FakeNode]) -> None:

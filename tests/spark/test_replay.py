@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from crdtstream.spark.jobs.replay import ArchiveError, ReplayError, ReplayOption
 from crdtstream.spark.options import NodesOptions, Security
 from crdtstream.spark.vectors import Vector
 from tests.live.cluster import Cluster
+from tests.patience import LONG, wait_until
 from tests.spark.archiving import Replaying
 from tests.spark.conftest import nodes_of
 
@@ -342,10 +342,11 @@ def test_a_program_killed_at_random_moments_replays_each_entry_once(
 
 
 def _wait(program: Replaying, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 200
-    while not condition() and program.status() is None:
-        assert time.monotonic() < deadline, program.log()
-        time.sleep(0.01)
+    try:
+        wait_until(lambda: condition() or program.status() is not None, "it came so far", base=LONG)
+    except AssertionError as error:
+        error.add_note(program.log())
+        raise
 
 
 # --- How fast -----------------------------------------------------------------------------------

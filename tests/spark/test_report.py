@@ -19,8 +19,9 @@ from crdtstream.spark.jobs.report import (
 )
 from crdtstream.spark.options import NodesOptions, OptionsError, Security
 from crdtstream.v1 import admin_pb2
-from tests.live.cluster import Cluster, running_regions, wait_until
+from tests.live.cluster import Cluster, running_regions
 from tests.page.elements import HOSTILE, Elements
+from tests.patience import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.live.cluster import Cluster, Node, vv_of
+from tests.patience import LONG, seconds, wait_until
 from tests.spark.conftest import QUICK_ENVIRONMENT, nodes_of
 
 if TYPE_CHECKING:
@@ -364,7 +365,7 @@ def test_the_format_is_found_without_registration() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=seconds(LONG),
         check=False,
     )
     assert "'stream', 'id', 'timestamp'" in outcome.stdout, outcome.stderr
@@ -399,7 +400,5 @@ def test_the_region_that_is_read_may_be_killed(spark: "SparkSession", regions: C
 
 
 def _kill_when(flag: Path, node: Node) -> None:
-    from tests.live.cluster import wait_until
-
     wait_until(flag.exists, "the region is being read")
     node.end(signal.SIGKILL)

@@ -14,7 +14,8 @@ import pytest
 
 from crdtstream.spark.pyspark_versions import HAS_READ_LIMITS, reported_offset
 from crdtstream.spark.vectors import beyond, parse_vector
-from tests.live.cluster import Cluster, vv_of, wait_until
+from tests.live.cluster import Cluster, vv_of
+from tests.patience import wait_until
 from tests.spark.conftest import nodes_of
 from tests.spark.test_source import append, xrange_rows
 

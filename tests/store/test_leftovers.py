@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 LEAVES_A_LOG = """
 from crdtstream.core.ids import RegionId
@@ -36,7 +38,7 @@ def test_a_log_that_a_failed_test_left_open_keeps_nobody_waiting(tmp_path: Path)
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=seconds(),
     )
     assert run.returncode == 1, run.stdout + run.stderr
     assert "as it should" in run.stdout

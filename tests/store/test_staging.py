@@ -20,6 +20,7 @@ from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, refuse
 from crdtstream.store.sqlite_staging import STAGING_FILE, SqliteStaging
 from crdtstream.store.staging import MemoryStaging, StagedCut, Staging, make_image
+from tests.patience import seconds
 from tests.store.stagings import SOURCE, check_whole, cut_of, image, put, stage, staged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -257,7 +258,7 @@ asyncio.run(stage_on(Path(folder), Armed(step, die, at=int(at))))
 def killed(folder: Path, step: str, at: int) -> int:
     """Stage in a process that dies at a step; returns its exit status."""
     command = [sys.executable, "-c", STAGES, str(folder), step, str(at)]
-    return subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode
+    return subprocess.run(command, cwd=ROOT, check=False, timeout=seconds()).returncode
 
 
 async def stage_on(folder: Path, failpoints: Failpoints = NO_FAILPOINTS) -> None:
