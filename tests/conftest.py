@@ -199,7 +199,7 @@ def pytest_collection(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
     """On a busy machine a test may take longer, as each of its waits may."""
-    longer = settings._replace(timeout=patience.seconds(settings.timeout))
+    longer = settings._replace(timeout=settings.timeout * max(1.0, patience.factor()))
     return pytest_timeout.pytest_timeout_set_timer(item, longer)
 
 
