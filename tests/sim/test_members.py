@@ -1,7 +1,5 @@
 """Random histories in which regions join, move and are removed."""
 
-import os
-
 import pytest
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
@@ -9,12 +7,11 @@ from crdtstream.sim.branches import are_split, kept_of, members_of, newest_of
 from crdtstream.sim.disk import Disk, now
 from crdtstream.sim.history import History, Plan
 from crdtstream.sim.making import MEMBERS_FROM, Maker
-from crdtstream.sim.seeds import first_failing, processes_for
 from crdtstream.store.log import Fsync
+from tests.sim.drawn import SOAK_SEEDS, check_drawn
 
 SEEDS = 25
 STEPS = 100
-SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 
 
@@ -26,10 +23,7 @@ def test_every_invariant_holds_while_members_change(seed: int) -> None:
 
 @pytest.mark.soak
 def test_every_invariant_holds_for_many_seeds_in_which_members_change() -> None:
-    seeds = max(10, SOAK_SEEDS // 5)
-    jobs = processes_for(seeds)
-    failing = first_failing(MEMBERS_FROM + 1_000_000, seeds, STEPS, jobs=jobs)
-    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+    check_drawn("members", seeds=max(10, SOAK_SEEDS // 5), steps=STEPS)
 
 
 # --- What such worlds are made of -----------------------------------------------------------------
