@@ -16,6 +16,7 @@ from crdtstream.sim.node import SimNode
 from crdtstream.sim.violation import ViolationError
 from crdtstream.spark.connecting import StaleAppendError
 from crdtstream.store.errors import StoreError
+from crdtstream.upkeep.counting import Beyond
 from crdtstream.upkeep.stranded import stranded_in
 from crdtstream.v1 import query_pb2
 
@@ -103,7 +104,8 @@ def salvage(removed: Replica, into: SimNode, *, streams_max: int) -> list[bytes]
     job = Salvage(_Reached(into), removed.region, into.region.replica.database_uid.hex())
     keys = []
     with removed.residency.in_place():
-        for key, entries in list(stranded_in(removed, cut))[:streams_max]:
+        beyond = Beyond(removed.region, cut, removed.issued)
+        for key, entries in list(stranded_in(removed, beyond))[:streams_max]:
             try:
                 done = job.append(key, entries)
             except ERRORS:
