@@ -109,7 +109,7 @@ def remove_forced(
     remove = pb.RemoveRegion(region=region, heir=removal.heir, force=True, survivors=left)
     # An impossible removal is refused before anything is printed and asked.
     client.change_members(pb.ChangeMembersRequest(dry_run=True, remove=remove))
-    for line in losses(RegionId(region), found):
+    for line in (*losses(RegionId(region), found), *own_losses(left, found)):
         typer.echo(line, err=removal.as_json)
     if not (removal.yes or removal.dry_run):
         _ask_to_force(region, left)
@@ -135,20 +135,18 @@ def _found(client: AdminClient) -> Survey:
 
 def _voters(found: Survey) -> list[RegionId]:
     """The active regions that answer and can agree to something.  One whose folder was restored may
-    wait for the dead one, and cannot before; one that refuses writes for another reason can."""
+    wait for the dead one, and cannot before, except it is alone; one that refuses writes for
+    another reason can."""
     member = pb.MemberStatus.Status
     active = (member.STATUS_UNSPECIFIED, member.ACTIVE)
-    voters = [
-        one
-        for one, reply in found.replies.items()
-        if reply.member_status in active and not reply.lacks_votes
-    ]
-    if not voters:
+    left = [one for one, reply in found.replies.items() if reply.member_status in active]
+    voters = [one for one in left if not found.replies[one].lacks_votes]
+    if not voters and len(left) != 1:
         fail(
             "no region answers that could agree: their folders were restored, and wait for members"
             " to answer; start those, or start again from a backup"
         )
-    return voters
+    return voters or left
 
 
 def losses(region: RegionId, found: Survey) -> Iterator[str]:
@@ -196,6 +194,18 @@ def _losses_of_others(
             f"If the folder of region {region} can be read, keep it: `crdtstream crdb salvage`"
             " appends them again."
         )
+
+
+def own_losses(left: Sequence[RegionId], found: Survey) -> Iterator[str]:
+    """Lines about regions that go on alone and may have lost the end of their own log."""
+    for one in left:
+        reply = found.replies[one]
+        if reply.fault:
+            own = vv_of(reply.vv).get(one, 0)
+            yield (
+                f"Region {one} takes no writes now, and has {own} effects of its own: if it had"
+                " issued more, what only the others have of them is lost."
+            )
 
 
 def _ask_to_force(region: int, left: Sequence[RegionId]) -> None:

@@ -1,7 +1,7 @@
 """Effects that a removal is known to take with it, as an operator is told before."""
 
 from crdtstream.admin.client import Survey
-from crdtstream.cli.crdb_removal import losses
+from crdtstream.cli.crdb_removal import losses, own_losses
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
@@ -43,3 +43,11 @@ def test_nothing_is_told_of_others_if_somebody_has_all() -> None:
     text = told(survey({R1: {R1: 21}, R2: {}}, {R1: 21}))
     assert "of region 1;" not in text
     assert "salvage" not in text
+
+
+def test_a_region_that_goes_on_alone_and_takes_no_writes_may_lack_own_effects() -> None:
+    found = survey({R1: {R1: 7}}, {})
+    assert list(own_losses([R1], found)) == []
+    found.replies[R1].fault = "it waits for region 3"
+    (line,) = own_losses([R1], found)
+    assert "has 7 effects of its own: if it had issued more" in line

@@ -35,7 +35,8 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _NODE = re.compile(
     r"crdtstream node (?:--join (\S+) --token-file (\S+) )?--config region-(\d)\.toml &"
 )
-_KILL = re.compile(r"^kill .*region-(\d)\.pid")
+_KILL = re.compile(r"^kill .*\.pid")
+_KILLED = re.compile(r"region-(\d)\.pid")
 # As in `make up`: 638r, 738r, 838r.
 _PORT = re.compile(r"\b([678])38(\d)\b")
 
@@ -108,9 +109,8 @@ class Machine:
         found = [plain(line) for line in shown.splitlines()]
         missing = [line for line in map(plain, step.printed) if line not in found]
         assert not missing, f"{command}\n{shown}"
-        killed = _KILL.search(command)
-        if killed is not None:
-            process = self.cluster[int(killed[1])].process
+        for number in _KILLED.findall(command) if _KILL.search(command) else ():
+            process = self.cluster[int(number)].process
             assert process is not None
             process.wait(WAIT_SECONDS)
 
@@ -203,6 +203,22 @@ def one_is_dead(folder: Path) -> Iterator[Cluster]:
         level(*cluster.nodes.values())
         cluster[3].end(signal.SIGKILL)
         yield cluster
+
+
+@contextmanager
+def one_is_left(folder: Path) -> Iterator[Cluster]:
+    with running_regions(3, folder, appendfsync="everysec") as cluster:
+        first = cluster[1]
+        write(first, "s", 50)
+        level(*cluster.nodes.values())
+        for node in cluster.nodes.values():
+            node.end(signal.SIGKILL)
+        first.launch()
+        first.wait(for_writes=False)
+        wait_until(lambda: "waits for region 2, 3" in first.status().fault, "it waits")
+        yield cluster
+        write(first, "s", 1)
+        assert first.client.xlen("s") == 51
 
 
 @contextmanager
@@ -321,6 +337,7 @@ RUNBOOKS: Final = {
     "Two halves were apart for too long": halves_apart,
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
+    "One region is left": one_is_left,
     "Remove a region that runs": three_that_run,
     "An earlier folder is started": one_has_moved,
     "Salvage what a removed region had": one_is_removed,

@@ -145,6 +145,41 @@ def test_of_two_regions_one_that_takes_no_writes_as_the_other_is_dead_goes_on_al
         first.xadd("s", {"n": "3"})
 
 
+@pytest.mark.parametrize(
+    ("count", "is_adopted"),
+    [
+        (3, False),
+        pytest.param(2, False, marks=pytest.mark.long),
+        pytest.param(2, True, marks=pytest.mark.long),
+        pytest.param(3, True, marks=pytest.mark.long),
+    ],
+)
+def test_the_last_one_left_goes_on_alone_though_it_recovers(
+    tmp_path: Path, count: int, is_adopted: bool
+) -> None:
+    """A power cut took all of them; with `everysec` each may have lost its end, and asks all."""
+    with running_regions(count, tmp_path, appendfsync="everysec") as cluster:
+        first = cluster[1]
+        if is_adopted:
+            assert crdb(first, "adopt").returncode == 0
+        first.client.xadd("s", {"n": "1"})
+        cluster.converge()
+        for node in cluster.nodes.values():
+            node.end(signal.SIGKILL)
+        first.launch()
+        first.wait(for_writes=False)
+        wait_until(lambda: "waits for region 2" in first.status().fault, "it waits for the dead")
+        for region in range(count, 1, -1):
+            told = remove(cluster, region, "--without-majority")
+            assert "Region 1 takes no writes now, and has" in told
+        first.wait()
+        first.client.xadd("s", {"n": "2"})
+        first.end(signal.SIGKILL)
+        first.start()
+        assert first.client.xlen("s") == 2
+        assert listed(first)["instances"][0]["status"] == "active"
+
+
 @pytest.mark.long
 def test_after_a_vote_that_failed_the_one_that_is_left_goes_on_alone(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0
