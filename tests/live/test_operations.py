@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+import redis
 
 from tests.conftest import ROOT, VENV, program
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, write
@@ -222,6 +223,24 @@ def one_is_left(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def bound_without_peer(folder: Path) -> Iterator[Cluster]:
+    with running_regions(
+        2, folder, replication_lag_action="refuse", max_replication_lag_effects=1
+    ) as cluster:
+        first = cluster[1]
+        write(first, "s", 1)
+        level(*cluster.nodes.values())
+        cluster[2].end(signal.SIGKILL)
+        write(first, "s", 1)
+        with pytest.raises(redis.ResponseError, match="LAGGED"):
+            write(first, "s", 1)
+        wait_until(lambda: bool(first.status().fault), "it says that it refuses writes")
+        yield cluster
+        write(first, "s", 3)
+        assert first.client.xlen("s") == 5
+
+
+@contextmanager
 def one_is_removed(folder: Path, *, to_come: int = 0) -> Iterator[Cluster]:
     """Region 3 is removed, and nobody else has what it wrote.
 
@@ -338,6 +357,7 @@ RUNBOOKS: Final = {
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
     "One region is left": one_is_left,
+    "A bound on the lag, and nobody left": bound_without_peer,
     "Remove a region that runs": three_that_run,
     "An earlier folder is started": one_has_moved,
     "Salvage what a removed region had": one_is_removed,

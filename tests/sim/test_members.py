@@ -88,6 +88,50 @@ def test_a_region_that_is_only_cut_off_is_removed_and_hears_of_it() -> None:
     assert "was removed at epoch 2" in str(history.world.nodes[R3].region.refuses_writes)
 
 
+@pytest.mark.parametrize("is_before_adoption", [False, True])
+def test_a_backup_of_before_a_removal_takes_nothing_of_the_removed_region_that_lives_on(
+    is_before_adoption: bool,
+) -> None:
+    """Both take writes.  The backup knows the removed region as a member, and meets it first: what
+    it took from there would be beyond the cut, and in one region only."""
+    history = made()
+    history.do(("call", 2, "a", "XADD z * f v"))
+    meet(history)
+    before = 0 if is_before_adoption else history.world.nodes[R2].disk.last_seq
+    apart = [(3, 1), (1, 3), (3, 2), (2, 3)]
+    for one, other in apart:
+        history.do(("cut", one, other))
+    history.do(("call", 3, "a", "XADD x * f void"))
+    history.do(("settle", 3))
+    history.do(("remove", 1, 3, 0))
+    meet(history)
+    history.do(("call", 1, "a", "XADD x * f counts"))
+    meet(history)
+    history.do(("crash", 2, False))
+    history.do(("restore", 2, before, 9))
+    history.do(("heal",))
+    for one, other in ((1, 2), (2, 1), (1, 3), (3, 1)):
+        history.do(("cut", one, other))
+    history.do(("start", 2))
+    epoch = members_of(history.world.nodes[R2]).epoch
+    assert epoch == (0 if is_before_adoption else 1)
+    meet(history)
+    history.do(("call", 3, "a", "XADD x * f void-too"))
+    meet(history)
+    assert history.world.nodes[R3].region.refuses_writes is None, "it lives on"
+    assert history.world.nodes[R2].region.refuses_writes is not None
+    assert fields(history, 2, "x") == []
+    history.do(("heal",))
+    meet(history)
+    for region in (1, 2):
+        assert fields(history, region, "x") == [b"counts"]
+        history.do(("call", region, "a", "XADD y * f v"))
+    assert fields(history, 3, "x") == [b"void", b"void-too"]
+    assert "was removed at epoch 2" in str(history.world.nodes[R3].region.refuses_writes)
+    history.heal()
+    assert fields(history, 1, "y") == fields(history, 2, "y") == [b"v", b"v"]
+
+
 def test_two_parts_that_went_on_alone_are_split_for_good() -> None:
     history = made(2)
     for one, other in ((1, 2), (2, 1)):
