@@ -198,6 +198,37 @@ def two_of_three(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def two_parts(folder: Path) -> Iterator[Cluster]:
+    """Each half has removed a region of the other one, and taken writes; they never link again."""
+    with running_regions(4, folder) as cluster:
+        nodes = list(cluster.nodes.values())
+        for node in nodes:
+            write(node, "s", 1)
+        level(*nodes)
+        halves = nodes[:2], nodes[2:]
+        for half, others in (halves, halves[::-1]):
+            for node in others:
+                node.end()
+            for node in half:
+                if node.process is None:
+                    node.launch()
+            for node in half:
+                node.wait()
+            words = ("--instance-id", str(others[0].region), "--force", "--without-majority")
+            run = crdb(half[0], "remove-instance", *words, "--yes")
+            assert run.returncode == 0, run.stderr
+            for node in half:
+                write(node, "s", 20)
+            level(*half)
+        for node in halves[0]:
+            node.start()
+        wait_until(lambda: "has split" in nodes[1].link(4).error, "they refuse each other")
+        yield cluster
+        # One entry of each, and 20.
+        assert {node.client.xlen("s") for node in halves[0]} == {84}
+
+
+@contextmanager
 def one_is_dead(folder: Path) -> Iterator[Cluster]:
     with running_regions(3, folder) as cluster:
         write(cluster[3], "s", 50)
@@ -354,6 +385,7 @@ RUNBOOKS: Final = {
     "A folder is lost": folder_lost,
     "A region was away for longer than the backlog": away_for_too_long,
     "Two halves were apart for too long": halves_apart,
+    "Two halves went on alone": two_parts,
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
     "One region is left": one_is_left,
