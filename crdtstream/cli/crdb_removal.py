@@ -105,7 +105,7 @@ def remove_forced(
             f"region {region} answers: without --force it hands over before it is removed, and"
             " nothing is lost. If it is to be forced, stop its node for good first"
         )
-    left = _voters(found) if without_majority else []
+    left = voters_of(found) if without_majority else []
     remove = pb.RemoveRegion(region=region, heir=removal.heir, force=True, survivors=left)
     # An impossible removal is refused before anything is printed and asked.
     client.change_members(pb.ChangeMembersRequest(dry_run=True, remove=remove))
@@ -133,7 +133,7 @@ def _found(client: AdminClient) -> Survey:
     return found
 
 
-def _voters(found: Survey) -> list[RegionId]:
+def voters_of(found: Survey) -> list[RegionId]:
     """The active regions that answer and can agree to something.  One whose folder was restored may
     wait for the dead one, and cannot before, except it is alone; one that refuses writes for
     another reason can."""

@@ -1,7 +1,10 @@
-"""Effects that a removal is known to take with it, as an operator is told before."""
+"""Effects that a removal is known to take with it, and the regions that may decide it."""
+
+import pytest
+import typer
 
 from crdtstream.admin.client import Survey
-from crdtstream.cli.crdb_removal import losses, own_losses
+from crdtstream.cli.crdb_removal import losses, own_losses, voters_of
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
@@ -51,3 +54,24 @@ def test_a_region_that_goes_on_alone_and_takes_no_writes_may_lack_own_effects() 
     found.replies[R1].fault = "it waits for region 3"
     (line,) = own_losses([R1], found)
     assert "has 7 effects of its own: if it had issued more" in line
+
+
+@pytest.mark.parametrize(
+    ("lacks_votes", "voters"),
+    [({1: False, 2: True}, [1]), ({1: True}, [1]), ({1: False, 2: False}, [1, 2])],
+)
+def test_a_restored_region_decides_only_if_it_is_alone(
+    lacks_votes: dict[int, bool], voters: list[int]
+) -> None:
+    found = survey({RegionId(region): {} for region in lacks_votes}, {})
+    for region, lacks in lacks_votes.items():
+        found.replies[RegionId(region)].lacks_votes = lacks
+    assert voters_of(found) == voters
+
+
+def test_restored_regions_that_wait_for_a_dead_one_cannot_decide() -> None:
+    found = survey({R1: {}, R2: {}}, {})
+    for reply in found.replies.values():
+        reply.lacks_votes = True
+    with pytest.raises(typer.Exit):
+        voters_of(found)
