@@ -232,6 +232,35 @@ def test_entries_that_their_producer_appended_again_are_not_salvaged(stranded: H
     stranded.heal()
 
 
+def test_entries_that_a_lost_region_had_sent_to_the_removed_one_alone_are_salvaged() -> None:
+    """Region 1 loses its disk, and the numbers of these entries are used again."""
+    history = made()
+    for other in (1, 3):
+        history.do(("cut", 2, other))
+        history.do(("cut", other, 2))
+    for words in ("XADD x * f a", "XADD x * f b"):
+        history.do(("call", 1, "a", words))
+    history.do(("settle", 1))
+    meet(history)
+    assert fields(history, 3, "x") == [b"a", b"b"]
+    history.do(("crash", 3, False))
+    history.do(("wipe", 1))
+    history.do(("heal",))
+    history.do(("start", 1))
+    history.do(("without majority", 2, 3, 0, 2))
+    meet(history)
+    history.do(("call", 1, "a", "XADD x * f new"))
+    history.do(("settle", 1))
+    meet(history)
+    assert statuses(history) == {1: "active", 2: "active", 3: "removed"}
+    assert fields(history, 2, "x") == [b"new"]
+    for into in (2, 1, 2):
+        history.do(("salvage", 3, into, 9))
+        meet(history)
+        assert fields(history, 1, "x") == fields(history, 2, "x") == [b"a", b"b", b"new"]
+    history.heal()
+
+
 def test_a_client_that_waits_for_lost_effects_of_a_removed_region_gets_lost(
     stranded: History,
 ) -> None:
