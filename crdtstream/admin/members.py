@@ -216,9 +216,9 @@ def _absent(remove: pb.RemoveRegion, settings: NodeSettings) -> frozenset[Region
     """
     if not remove.force:
         return frozenset()
-    removed = RegionId(remove.region)
+    removed = frozenset({RegionId(remove.region)})
     others = frozenset(RegionId(peer.region) for peer in settings.peers)
-    return others.difference(remove.survivors) if remove.survivors else frozenset({removed})
+    return removed | others.difference(remove.survivors) if remove.survivors else removed
 
 
 def shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:

@@ -66,3 +66,14 @@ async def test_of_several_that_are_left_each_is_asked() -> None:
                 pb.ChangeMembersRequest(remove=remove),
                 draw=0,
             )
+
+
+async def test_nothing_is_adopted_for_the_removal_of_a_region_that_there_is_not() -> None:
+    peers = [Peer(region=2, address="127.0.0.1:2")]
+    settings = NodeSettings(region=1, dir=Path("data"), peers=peers)
+    remove = pb.RemoveRegion(region=9, force=True, survivors=[1])
+    async with LiveRegion(1, addresses()).running() as region:
+        request = pb.ChangeMembersRequest(remove=remove)
+        with pytest.raises(MembersError, match="no region 9"):
+            await change_members(region.engine, settings, PeerCalls("crdb"), request, draw=0)
+        assert region.region.membership.known.epoch == 0
