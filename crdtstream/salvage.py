@@ -1,10 +1,12 @@
 """Salvage: appends entries that only one folder has again, in a region that runs.
 
 The folder is that of a removed region, or an earlier folder of a region that goes on, or a clone.
+It may also have such entries of other origins.
 
-Each entry is a row of a numbered producer that is named for the database and the region, and the
-number of the row is that of the entry's dot.  So a region takes it once, however often it is sent,
-also years later: rows of a producer's newest batch are never forgotten (``numbered.py``).
+Each entry is a row of a numbered producer that is named for the database, the entry's origin and
+the incarnation in which that numbered it; the number of the row is that of the entry's dot.  So a
+region takes it once, however often it is sent and from whichever folder, also years later: rows of
+a producer's newest batch are never forgotten (``numbered.py``).
 
 The entry's own producer may have appended it again elsewhere.  Then it is not appended twice
 either: a row of a numbered producer is sent under its own number, and an entry with an idempotent
@@ -82,28 +84,27 @@ class Clone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """The salvage of one folder, into one region.
+    """The salvage of one origin's entries in one folder, into one region.
 
     Attributes:
+        region: the origin.
         database_uid: as 32 hexadecimal digits.  The folder's own uid would not do: a region that
             never heard of its removal may not have one yet.
-        incarnation: of the folder, if it is an earlier one of a region that goes on: several of
-            them may have other entries under one number.
-        clone: the folder is one; its entries beyond the last effect that is known to be the same.
+        incarnation: in which they were numbered: several may have other entries under one number.
+        clone: they are of one; its entries beyond the last effect that is known to be the same.
     """
 
     nodes: Reached
     region: RegionId
     database_uid: str
-    incarnation: int | None = None
+    incarnation: int = 0
     clone: Clone | None = None
 
     @property
     def producer(self) -> bytes:
-        folder = "" if self.incarnation is None else f"-{self.incarnation}"
-        if self.clone is not None:
-            folder += f"-{self.clone.mark:0{SHORT_BITS // 4}x}"
-        return f"salvage-{self.database_uid}-{self.region}{folder}".encode()
+        clone = "" if self.clone is None else f"-{self.clone.mark:0{SHORT_BITS // 4}x}"
+        numbered = f"{self.database_uid}-{self.region}-{self.incarnation}"
+        return f"salvage-{numbered}{clone}".encode()
 
     def append(self, key: bytes, entries: list[Stranded]) -> Salvaged:
         """Append those entries of a stream that are not there, in their order.

@@ -6,6 +6,7 @@ With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing go
 
 import fcntl
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -58,6 +59,12 @@ settings.register_profile("untimed", _UNTIMED)
 settings.register_profile("untimed-same", _UNTIMED, derandomize=True)
 _IS_GATE = os.environ.get("CRDTSTREAM_REQUIRE_ALL") == "1" or os.environ.get("CI") == "true"
 settings.load_profile("untimed-same" if _IS_GATE else "untimed")
+
+# The first seed of the simulator for tests that draw theirs (tests/sim/drawn.py).  It is drawn
+# once in a run: processes that run parts of it inherit the variable.
+SIM_FIRST_VARIABLE = "CRDTSTREAM_SIM_FIRST"
+SIM_FIRST_MAX = 900_000_000
+SIM_FIRST = os.environ.setdefault(SIM_FIRST_VARIABLE, str(secrets.randbelow(SIM_FIRST_MAX)))
 
 ROOT = Path(__file__).resolve().parent.parent
 # The environment that runs the tests; there is one for each Python.
@@ -164,8 +171,9 @@ def _keep_twelfth(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.hook.pytest_deselected(items=left_out)
 
 
-def pytest_report_header() -> str:
-    return f"crdtstream: {compiled.how()}"
+def pytest_report_header() -> list[str]:
+    seeds = f"drawn seeds of the simulator: again with {SIM_FIRST_VARIABLE}={SIM_FIRST}"
+    return [f"crdtstream: {compiled.how()}", seeds]
 
 
 def pytest_configure() -> None:

@@ -36,6 +36,10 @@ class LoginError(AdminError):
     """The node does not take the user and password."""
 
 
+class ForbiddenError(AdminError):
+    """The user, or the certificate, has no right to the call."""
+
+
 class OutcomeUnknownError(AdminError):
     """The request may have been done, or may still be done."""
 
@@ -298,6 +302,8 @@ class AdminClient:
                     " --password-file, or set CRDTSTREAM_PASSWORD; and --user, unless it is that of"
                     " user default"
                 )
+            case grpc.StatusCode.PERMISSION_DENIED:
+                return ForbiddenError(details)
             case grpc.StatusCode.ABORTED:
                 return OutcomeUnknownError(details)
             case _:

@@ -1,7 +1,7 @@
 """Members, for operators: the members that a node knows as a message, and changes of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from crdtstream.access.peer_calls import PeerCalls
@@ -139,20 +139,24 @@ async def change(engine: Engine, make: Make, survivors: Iterable[RegionId] = ())
 
 
 async def adopt(
-    engine: Engine, settings: NodeSettings, calls: PeerCalls, *, absent: RegionId | None = None
+    engine: Engine,
+    settings: NodeSettings,
+    calls: PeerCalls,
+    *,
+    absent: Collection[RegionId] = frozenset(),
 ) -> Members:
     """Have all regions that the files name adopt the first epoch.
 
     Args:
-        absent: one that is to be removed, as it is dead: it is not asked.
+        absent: those that are dead, as an operator says: they are not asked.
 
     Raises:
         MembersError: a region does not answer, or the files differ.
     """
     regions, voters = await adoption_of(engine, settings, calls, absent=absent)
     adopted = Adopt(tuple(regions))
-    # One that recovers may wait for the dead one, and cannot vote before.
-    return await change(engine, lambda members: adopted, [] if absent is None else voters)
+    # One that recovers may wait for a dead one, and cannot vote before.
+    return await change(engine, lambda members: adopted, voters if absent else [])
 
 
 async def change_members(
@@ -181,8 +185,7 @@ async def change_members(
         await _check_address(engine, settings, calls, request.update)
     # A repeated attempt is for the same change.
     now = engine.now()
-    removed = RegionId(request.remove.region)
-    absent = removed if request.remove.force else None
+    absent = _absent(request.remove, settings)
     if request.dry_run:
         members = membership.known
         if not members.epoch:
@@ -204,6 +207,18 @@ async def change_members(
     return pb.ChangeMembersReply(
         members=shown(members, engine, settings), region=_added(request, members)
     )
+
+
+def _absent(remove: pb.RemoveRegion, settings: NodeSettings) -> frozenset[RegionId]:
+    """Regions that are dead, as the operator says who has one of them removed.
+
+    Without a majority all are that are not among those that are left.
+    """
+    if not remove.force:
+        return frozenset()
+    removed = frozenset({RegionId(remove.region)})
+    others = frozenset(RegionId(peer.region) for peer in settings.peers)
+    return removed | others.difference(remove.survivors) if remove.survivors else removed
 
 
 def shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:

@@ -24,6 +24,7 @@ from crdtstream.admin.tunables import Tunables, TuneError, TuneNotKnownError
 from crdtstream.certificates.watching import Certificates
 from crdtstream.commands.beyond_redis.version_vectors import encode_without_hashes
 from crdtstream.commands.streams.xinfo import lag
+from crdtstream.core.clock import join
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.cold import UnreadableError
@@ -460,6 +461,9 @@ class AdminService(rpc.AdminServicer):
     def _link(self, pull: Pull) -> pb.LinkStatus:
         peer, pulled, served = pull.peer, pull.stats, self._region.links.serve_stats[pull.peer]
         p50, p95, p99, highest = pulled.lag.percentiles(0.5, 0.95, 0.99, 1.0)
+        # By the link itself, by the one in the other direction, and by what others say of it.
+        known = dict(pulled.peer_vv)
+        join(known, self._region.knowledge.of(peer))
         return pb.LinkStatus(
             peer=peer,
             address=pull.address,
@@ -480,7 +484,7 @@ class AdminService(rpc.AdminServicer):
             batches_sent=served.batches,
             effects_sent=served.effects,
             bytes_sent=served.bytes_wire,
-            peer_vv=encode_vv(pulled.peer_vv),
+            peer_vv=encode_vv(known),
             heard_ms=pulled.heard_ms,
             clock_skew_ms=pulled.clock_skew_ms,
             reconnects=pull.link.reconnects,

@@ -10,6 +10,7 @@ import typer
 from crdtstream.access.basic import Login
 from crdtstream.admin.client import AdminClient, AdminError, Survey, survey, vv_of
 from crdtstream.command_line.exit import fail
+from crdtstream.core.clock import MutableVersionVector, join
 from crdtstream.core.ids import RegionId
 from crdtstream.v1 import admin_pb2 as pb
 
@@ -104,11 +105,11 @@ def remove_forced(
             f"region {region} answers: without --force it hands over before it is removed, and"
             " nothing is lost. If it is to be forced, stop its node for good first"
         )
-    left = _voters(found) if without_majority else []
+    left = voters_of(found) if without_majority else []
     remove = pb.RemoveRegion(region=region, heir=removal.heir, force=True, survivors=left)
     # An impossible removal is refused before anything is printed and asked.
     client.change_members(pb.ChangeMembersRequest(dry_run=True, remove=remove))
-    for line in _losses(RegionId(region), found):
+    for line in (*losses(RegionId(region), found), *own_losses(left, found)):
         typer.echo(line, err=removal.as_json)
     if not (removal.yes or removal.dry_run):
         _ask_to_force(region, left)
@@ -132,25 +133,23 @@ def _found(client: AdminClient) -> Survey:
     return found
 
 
-def _voters(found: Survey) -> list[RegionId]:
+def voters_of(found: Survey) -> list[RegionId]:
     """The active regions that answer and can agree to something.  One whose folder was restored may
-    wait for the dead one, and cannot before; one that refuses writes for another reason can."""
+    wait for the dead one, and cannot before, except it is alone; one that refuses writes for
+    another reason can."""
     member = pb.MemberStatus.Status
     active = (member.STATUS_UNSPECIFIED, member.ACTIVE)
-    voters = [
-        one
-        for one, reply in found.replies.items()
-        if reply.member_status in active and not reply.lacks_votes
-    ]
-    if not voters:
+    left = [one for one, reply in found.replies.items() if reply.member_status in active]
+    voters = [one for one in left if not found.replies[one].lacks_votes]
+    if not voters and len(left) != 1:
         fail(
             "no region answers that could agree: their folders were restored, and wait for members"
             " to answer; start those, or start again from a backup"
         )
-    return voters
+    return voters or left
 
 
-def _losses(region: RegionId, found: Survey) -> Iterator[str]:
+def losses(region: RegionId, found: Survey) -> Iterator[str]:
     """Lines about the effects that are lost with a region that is to be removed."""
     has = {one: vv_of(reply.vv).get(region, 0) for one, reply in found.replies.items()}
     most = max(has.values(), default=0)
@@ -161,6 +160,7 @@ def _losses(region: RegionId, found: Survey) -> Iterator[str]:
     yield f"Effects that region {region} issued: {shown}."
     if said > most:
         yield f"It said to have issued {said}: at least {said - most} effects are lost."
+    yield from _losses_of_others(region, found, its)
     heard_ms = max((link.heard_ms for link in its), default=0)
     if heard_ms:
         heard = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(heard_ms / 1000))
@@ -169,6 +169,43 @@ def _losses(region: RegionId, found: Survey) -> Iterator[str]:
         f"Writes of clients that still reach region {region} are lost. Its number is not given"
         " again."
     )
+
+
+def _losses_of_others(
+    region: RegionId, found: Survey, its: Sequence[pb.LinkStatus]
+) -> Iterator[str]:
+    """Lines about effects of other origins that only the region has, as far as it said."""
+    said: MutableVersionVector = {}
+    for link in its:
+        join(said, vv_of(link.peer_vv))
+    there: MutableVersionVector = {}
+    for reply in found.replies.values():
+        join(there, vv_of(reply.vv))
+    lacking = {one: n for one, n in said.items() if one != region and n > there.get(one, 0)}
+    for origin, n in sorted(lacking.items()):
+        has = there.get(origin, 0)
+        unless = "" if origin in found.replies else f", unless region {origin} still has them"
+        yield (
+            f"It said to have {n} effects of region {origin}; the regions that answer have {has}:"
+            f" at least {n - has} are lost with it{unless}."
+        )
+    if lacking:
+        yield (
+            f"If the folder of region {region} can be read, keep it: `crdtstream crdb salvage`"
+            " appends them again."
+        )
+
+
+def own_losses(left: Sequence[RegionId], found: Survey) -> Iterator[str]:
+    """Lines about regions that go on alone and may have lost the end of their own log."""
+    for one in left:
+        reply = found.replies[one]
+        if reply.fault:
+            own = vv_of(reply.vv).get(one, 0)
+            yield (
+                f"Region {one} takes no writes now, and has {own} effects of its own: if it had"
+                " issued more, what only the others have of them is lost."
+            )
 
 
 def _ask_to_force(region: int, left: Sequence[RegionId]) -> None:

@@ -2,13 +2,14 @@
 
 import json
 import socket
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from crdtstream.access.basic import Login
-from crdtstream.admin.client import AdminClient, AdminError
+from crdtstream.admin.client import AdminClient, AdminError, vv_of
 from crdtstream.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.cli.progress import progress_bar
 from crdtstream.cli.spark_options import source_options
@@ -17,11 +18,20 @@ from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.options import JsonOption
 from crdtstream.command_line.reach import ReachOne
-from crdtstream.core.histories import Difference, Points, difference, heard
+from crdtstream.core.histories import heard
 from crdtstream.core.ids import RegionId
-from crdtstream.core.incarnations import NO_LINEAGE, decode_incarnations
+from crdtstream.core.incarnations import decode_incarnations
+from crdtstream.core.membership.members import NO_HASH, Members
 from crdtstream.core.replica import Replica
-from crdtstream.upkeep.membership import own_member
+from crdtstream.upkeep.counting import (
+    Beyond,
+    Known,
+    NotCountedError,
+    Running,
+    beyond_of,
+    count_of,
+)
+from crdtstream.upkeep.membership import kept_members
 from crdtstream.upkeep.reading import Identity, UpkeepError, locked, log_file
 from crdtstream.upkeep.state import folder_state
 from crdtstream.upkeep.stranded import stranded_in
@@ -48,14 +58,15 @@ def salvage(
     earlier folder of a region that goes on in another one, or a clone of its folder that was used
     apart, such as a snapshot of a virtual machine. Its node may have acknowledged effects beyond
     those that count. The entries among these that still exist are appended, each once, even if this
-    is run again or was killed. They get new IDs. An entry that its own producer has appended again
-    elsewhere is left out. Nothing else is taken over: no deletes, acknowledgements, groups and
-    strings.
+    is run again or was killed. So are entries of other regions that only this folder has: a region
+    that lost its disk may have sent them to this one alone. They get new IDs. An entry that its own
+    producer has appended again elsewhere is left out. Nothing else is taken over: no deletes,
+    acknowledgements, groups and strings.
 
     Example: crdtstream crdb salvage crdtstream-data/region-3 --address 127.0.0.1:7381
 
-    Exit status: 0 the region has all of them, 1 it stopped early (run it again), 2 the folder is
-    none of these, or a node has it open.
+    Exit status: 0 the region has all of them, 1 it stopped early, or cannot know yet whether it has
+    all (run it again), 2 the folder is none of these, or a node has it open.
     """
     into, login = reach.checked(), reach.presented.login()
     source = source_options([into], reach.presented)
@@ -64,10 +75,11 @@ def salvage(
     from crdtstream.salvage import Clone, Salvage, Salvaged
     from crdtstream.spark.nodes import Nodes, NodesError, OtherDatabaseError
 
-    done: list[Salvaged] = []
+    found: list[Origin] = []
+    done: dict[RegionId, list[Salvaged]] = {}
     _check_answers(into)
     try:
-        kept = _kept_cut(folder)
+        members = _kept_members(folder)
         with (
             progress_bar() as progress,
             folder_state(folder, progress) as (identity, replica),
@@ -76,28 +88,54 @@ def salvage(
         ):
             if nodes.position().database_uid.hex() != identity.database_uid:
                 raise OtherDatabaseError(f"{folder} is of another database than {into}")
-            cut, incarnation, apart = (
-                (kept, None, None) if kept is not None else _cut_of(identity, replica, into, login)
-            )
-            beyond = max(0, replica.issued - cut)
-            clone = None if apart is None else Clone(apart, replica.histories.mark(identity.region))
-            job = Salvage(nodes, identity.region, identity.database_uid, incarnation, clone)
-            streams = list(stranded_in(replica, cut))
-            for number, (key, entries) in enumerate(streams, 1):
-                if dry_run:
-                    done.append(Salvaged(key, appended=len(entries)))
-                else:
-                    done.append(job.append(key, entries))
-                progress("streams", number, len(streams))
+            there = _running(into, login)
+            found = _origins(identity, replica, members, there, into)
+            for origin in found:
+                appended = done.setdefault(origin.region, [])
+                for beyond in origin.beyond:
+                    mark = replica.histories.mark(beyond.origin)
+                    clone = None if beyond.apart is None else Clone(beyond.apart, mark)
+                    job = Salvage(
+                        nodes, beyond.origin, identity.database_uid, beyond.incarnation, clone
+                    )
+                    streams = list(stranded_in(replica, beyond))
+                    for number, (key, entries) in enumerate(streams, 1):
+                        if dry_run:
+                            appended.append(Salvaged(key, appended=len(entries)))
+                        else:
+                            appended.append(job.append(key, entries))
+                        progress("streams", number, len(streams))
     except (UpkeepError, OtherDatabaseError) as error:
         refuse(error)
-    except (AdminError, NodesError) as error:
+    except (AdminError, NodesError, NotCountedError) as error:
         fail(error)
     if as_json:
-        shown = _as_json(identity, cut, beyond, done, dry_run=dry_run)
-        typer.echo(json.dumps(shown, indent=2))
-        return
-    _tell(identity, cut, beyond, done, dry_run=dry_run)
+        typer.echo(json.dumps(_as_json(identity, found, done, dry_run=dry_run), indent=2))
+    else:
+        _tell(found, done, dry_run=dry_run)
+    _tell_awaited(found, into)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One origin of the folder's effects.
+
+    Attributes:
+        count: how many of its effects count; all of the folder's, if it goes on with them.
+        n: how many the folder has.
+        beyond: those that count nowhere.
+        awaited: number of those that the region at the address lacks, and that the origin has.
+    """
+
+    region: RegionId
+    count: int
+    n: int
+    beyond: list[Beyond]
+    awaited: int = 0
+
+    @property
+    def effects_beyond(self) -> int:
+        return max(0, self.n - self.count)
 
 
 def _check_answers(address: str) -> None:
@@ -112,99 +150,154 @@ def _check_answers(address: str) -> None:
         )
 
 
-def _kept_cut(folder: Path) -> int | None:
-    """Number of the region's effects that count; None if its node has not heard of it.
+def _kept_members(folder: Path) -> Members:
+    """The members as the folder knows them.
 
     Raises:
         UpkeepError: it is no folder of a region, or a node has it open.
     """
     log_file(folder)
     with locked(folder):
-        _, member = own_member(folder)
-    return None if member is None else member.cut
+        return kept_members(folder)[1]
 
 
-def _cut_of(
-    identity: Identity, replica: Replica, address: str, login: Login
-) -> tuple[int, int | None, Difference | None]:
-    """Number of effects of the folder that count; ends the program if it is not known.
-
-    Returns:
-        That number; for an earlier folder of a region that goes on, its incarnation; and for a
-        clone, where its effects begin to differ from those at the address.
+def _running(address: str, login: Login) -> Running:
+    """Knowledge of the region that runs at an address.
 
     Raises:
-        AdminError: the node at the address does not answer.
+        AdminError: its node does not answer.
     """
-    region = identity.region
     with AdminClient(address, login=login) as client:
-        members = client.members()
-        status = client.status()
-        said = status.incarnations
-    found = next((one for one in members.members if one.region == region), None)
-    if found is None or found.status != pb.MemberStatus.Status.REMOVED:
-        lineages = decode_incarnations(said).lineages if said else {}
-        count = lineages.get(region, NO_LINEAGE).counting(identity.incarnation)
-        apart = difference(
-            _of_region(replica.histories.points(), region),
-            _of_region(heard(status.histories), region),
-        )
-        if apart is not None and (count is None or apart.same_n < count):
-            return apart.same_n, identity.incarnation, apart
-        if count is not None:
-            return count, identity.incarnation, None
-        refuse(
-            f"region {region} was not removed, and does not go on in another folder or a clone of"
-            " this one, as far as"
-            f" {address} knows: start its node, and the others get what only it has"
-        )
-    if not found.HasField("cut"):
-        fail(
-            f"{address} does not know yet how many effects of region {region} count: the others"
-            " must first say what they have of it; try again in a moment"
-        )
-    return found.cut, None, None
+        members, status = client.members(), client.status()
+    removed = pb.MemberStatus.Status.REMOVED
+    said = status.incarnations
+    return Running(
+        vv_of(status.vv),
+        decode_incarnations(said).lineages if said else {},
+        heard(status.histories),
+        {
+            RegionId(one.region): one.cut if one.HasField("cut") else None
+            for one in members.members
+            if one.status == removed
+        },
+        members.epoch,
+        members.hash or NO_HASH,
+        frozenset(RegionId(one.region) for one in members.members),
+    )
 
 
-def _of_region(points: Points, region: RegionId) -> Points:
-    return {region: points[region]} if region in points else {}
+def _origins(
+    identity: Identity, replica: Replica, members: Members, there: Running, address: str
+) -> list[Origin]:
+    """The region of the folder, and the other origins of which it has effects that are not there.
+
+    Ends the program if the region goes on in this folder.
+
+    Raises:
+        NotCountedError: it is not known yet how many effects of an origin count.
+    """
+    lineages, points = identity.incarnations.lineages, replica.histories.points()
+    own = members.find(identity.region)
+    cuts = {} if own is None or own.cut is None else {identity.region: own.cut}
+    folder = Known(dict(replica.vv), lineages, points, cuts)
+    found = []
+    for region in sorted(folder.vv.keys() | {identity.region}):
+        count, n = count_of(region, members, folder, there), folder.vv.get(region, 0)
+        if region == identity.region and count.n is None:
+            refuse(_goes_on(region, address))
+        counts = n if count.n is None else count.n
+        awaited = max(0, n - there.vv.get(region, 0)) if count.n is None else 0
+        beyond = list(beyond_of(region, count, folder))
+        if beyond or awaited or region == identity.region:
+            found.append(Origin(region, counts, n, beyond, awaited))
+    # Its own come first in what is told, and last in what is appended: they may follow the others.
+    return sorted(found, key=lambda one: (one.region == identity.region, one.region))
 
 
-def _tell(
-    identity: Identity, cut: int, beyond: int, done: "list[Salvaged]", *, dry_run: bool
-) -> None:
-    if done:
+def _goes_on(region: RegionId, address: str) -> str:
+    return (
+        f"region {region} was not removed, and does not go on in another folder or a clone of this"
+        f" one, as far as {address} knows: start its node, and the others get what only it has. If"
+        " they refuse its links because the database has split, and this part is to be given up,"
+        f" stop its node and remove it: `crdtstream crdb remove-instance --instance-id {region}"
+        f" --force --address {address}`"
+    )
+
+
+def _tell(found: "list[Origin]", done: "dict[RegionId, list[Salvaged]]", *, dry_run: bool) -> None:
+    streams = _by_stream(done)
+    if streams:
         table = new_table(
             "salvage", "stream", *((">entries",) if dry_run else (">appended", ">were there"))
         )
-        for one in done:
+        for one in streams:
             counts = (one.appended,) if dry_run else (one.appended, one.known)
             table.add_row(_name(one), *map(str, counts))
         print_table(table)
-    entries = sum(one.appended + one.known for one in done)
-    typer.echo(
-        f"Of region {identity.region} {cut} effects count; {beyond} are beyond that, {entries} of"
-        " them entries that still exist."
-    )
-    if entries < beyond:
+    left_out = 0
+    for origin in reversed(found):
+        if not (origin.beyond or origin is found[-1]):
+            continue
+        entries = _entries(done[origin.region])
+        left_out += origin.effects_beyond - entries
         typer.echo(
-            f"{beyond - entries} are left out: deletes, acknowledgements, groups, strings, and"
+            f"Of region {origin.region} {origin.count} effects count; {origin.effects_beyond} are"
+            f" beyond that, {entries} of them entries that still exist."
+        )
+    if left_out > 0:
+        typer.echo(
+            f"{left_out} are left out: deletes, acknowledgements, groups, strings, and"
             " entries that were removed again."
         )
     if dry_run:
         typer.echo("Nothing has changed.")
 
 
+def _tell_awaited(found: list[Origin], address: str) -> None:
+    """End the program if it is not known whether the folder has more that no member has."""
+    lines = [
+        f"{one.awaited} effects of region {one.region} are not at {address} yet, and region"
+        f" {one.region} goes on in the folder that has them, as far as that node knows"
+        for one in found
+        if one.awaited
+    ]
+    if lines:
+        fail(
+            f"{'. '.join(lines)}. Start its node; if its folder is lost, or it is gone for good,"
+            " replace or remove it. Then run this again: it appends what no member has"
+        )
+
+
+def _entries(streams: "list[Salvaged]") -> int:
+    return sum(one.appended + one.known for one in streams)
+
+
+def _by_stream(done: "dict[RegionId, list[Salvaged]]") -> "list[Salvaged]":
+    """Counts of each stream, of all origins."""
+    sums: dict[bytes, Salvaged] = {}
+    for streams in done.values():
+        for one in streams:
+            if one.key in sums:
+                sums[one.key].appended += one.appended
+                sums[one.key].known += one.known
+            else:
+                sums[one.key] = replace(one)
+    return list(sums.values())
+
+
 def _as_json(
-    identity: Identity, cut: int, beyond: int, done: "list[Salvaged]", *, dry_run: bool
+    identity: Identity,
+    found: "list[Origin]",
+    done: "dict[RegionId, list[Salvaged]]",
+    *,
+    dry_run: bool,
 ) -> dict[str, object]:
+    *others, own = found
     return {
-        "id": identity.region,
+        **_origin_as_json(own, done),
         "guid": identity.database_uid,
         "status": "dry-run" if dry_run else "finished",
-        "counted_effects": cut,
-        "effects_beyond": beyond,
-        "entries": sum(one.appended + one.known for one in done),
+        "others": [_origin_as_json(one, done) for one in others if one.beyond],
         "streams": [
             {
                 "key": _name(one),
@@ -212,8 +305,17 @@ def _as_json(
                 "known": 0 if dry_run else one.known,
                 "entries": one.appended + one.known,
             }
-            for one in done
+            for one in _by_stream(done)
         ],
+    }
+
+
+def _origin_as_json(origin: Origin, done: "dict[RegionId, list[Salvaged]]") -> dict[str, object]:
+    return {
+        "id": origin.region,
+        "counted_effects": origin.count,
+        "effects_beyond": origin.effects_beyond,
+        "entries": _entries(done[origin.region]),
     }
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 import typer
 
-from crdtstream.admin.client import AdminError, Survey, ends_of, lacking, vv_of
+from crdtstream.admin.client import AdminError, ForbiddenError, Survey, ends_of, lacking, vv_of
 from crdtstream.admin.comparing import Comparing, Verdict
 from crdtstream.cli.crdb_verify import lines_of
 from crdtstream.command_line.exit import fail
@@ -88,13 +88,13 @@ def wait(
     "equal" means that their digests are equal, and the line before says how long comparing them
     took. With --region it waits until that region lacks nothing; with --peer until no region lacks
     anything that this one has; then nothing is compared. A removed region is left out, and the
-    command says which of its effects are lost.
+    command says which of its effects are lost. A user needs +@admin to compare, and +info to wait.
 
     Example: crdtstream sync wait --timeout 10
 
     Exit status: 0 they are equal, 1 they differ, the time expired (the command says which region
-    lacks what, and which links are paused), a node did not answer, the nodes belong to several
-    databases, or --region or --peer names a removed region.
+    lacks what, and which links are paused), a node did not answer, the user may not compare, the
+    nodes belong to several databases, or --region or --peer names a removed region.
     """
     addresses, login = reach.addresses(), reach.login()
     deadline = time.monotonic() + timeout_seconds
@@ -137,6 +137,13 @@ def _differences(found: Survey, deadline: float) -> list[str]:
         comparing = Comparing(clients, differences_max=1, seconds=max(0.0, deadline - began))
         try:
             pairs = comparing.pairs()
+        except ForbiddenError as error:
+            fail(
+                "each region has everything; whether they are equal is not known, as their digests"
+                f" could not be compared: {error}. That needs a user with all commands of @admin"
+                " (+@admin), or an operator's certificate without a user. With --region or --peer"
+                " nothing is compared, and the right to INFO (+info) is enough"
+            )
         except AdminError as error:
             fail(error)
     different = [pair for pair in pairs if pair.verdict is Verdict.DIFFERENT]

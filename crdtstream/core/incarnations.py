@@ -28,7 +28,7 @@ most regions never have another one.  That needs to be sure that it is the first
 granted and is followed by another one may have begun, and its dots had no number either.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
@@ -187,6 +187,30 @@ def shared(one: Lineage, other: Lineage) -> int | None:
     return min(apart)
 
 
+def counted(mine: Lineage, theirs: Lineage) -> int | None:
+    """Number of effects of one lineage that count in another one; None: all of them, as far as that
+    one is known.
+
+    Args:
+        theirs: of a region that runs; if it knows less than ``mine``, nothing has ended yet.
+    """
+    if not mine.begins:
+        return theirs.counting(0)
+    return None if set(theirs.begins) <= set(mine.begins) else shared(mine, theirs)
+
+
+def stretches(lineage: Lineage, above_n: int, upto_n: int) -> Iterator[tuple[int, int, int]]:
+    """Effects above a number and up to one, by the incarnation in which each was numbered.
+
+    Returns:
+        Number of the incarnation, and above and up to which effect; ascending.
+    """
+    edges = {begin.after_n for begin in lineage.begins if above_n < begin.after_n < upto_n}
+    for above, upto in pairwise(sorted({above_n, upto_n} | edges)):
+        numbers = [begin.number for begin in lineage.begins if begin.after_n <= above]
+        yield max(numbers, default=0), above, upto
+
+
 def ends(one: Lineages, other: Lineages) -> dict[RegionId, int]:
     """Number up to which effects are shared, for each region whose lineage differs in the two."""
     found = {}
@@ -325,6 +349,9 @@ class Incarnations:
     own: Begin | None = None
     lineages: Lineages = field(default_factory=dict)
     successor: Begin | None = None
+
+
+NO_INCARNATIONS: Final = Incarnations()
 
 
 def encode_incarnations(one: Incarnations) -> bytes:

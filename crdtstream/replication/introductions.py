@@ -1,7 +1,7 @@
 """Introductions: checks, before the first epoch, that the files of all nodes agree on members."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from crdtstream.access.peer_calls import PeerCalls
@@ -17,30 +17,39 @@ KEPT_SECONDS: Final = Seconds(0.01, least=0.001)
 
 
 async def adoption_of(
-    engine: Engine, settings: NodeSettings, calls: PeerCalls, *, absent: RegionId | None = None
+    engine: Engine,
+    settings: NodeSettings,
+    calls: PeerCalls,
+    *,
+    absent: Collection[RegionId] = frozenset(),
 ) -> tuple[list[Adopted], list[RegionId]]:
     """The regions as all their files name them, and those of them that vote.
 
     Args:
-        absent: one that is dead: it is not asked, and named as the others name it.
+        absent: those that are dead: they are not asked, and named as the others name them.
 
     Raises:
         MembersError: a region does not answer, or the files differ; the text has the difference.
     """
     own = RegionId(settings.region)
-    if absent is not None and absent not in {peer.region for peer in settings.peers}:
-        raise MembersError(f"there is no region {absent} among the peers of region {own}")
+    unknown = sorted(set(absent) - {peer.region for peer in settings.peers})
+    if unknown:
+        raise MembersError(f"there is no region {unknown[0]} among the peers of region {own}")
     found = {own: await introduction_of(engine, settings)}
     asked = [
-        (RegionId(peer.region), peer.address) for peer in settings.peers if peer.region != absent
+        (RegionId(peer.region), peer.address)
+        for peer in settings.peers
+        if peer.region not in absent
     ]
     answers = await asyncio.gather(
         *(introduced(settings.database_id, own, peer, address, calls) for peer, address in asked)
     )
     found |= {RegionId(one.region): one for one in answers}
-    if absent is not None:
-        found[absent] = _unheard(absent, found[own])
+    found |= {one: _unheard(one, found[own]) for one in absent}
     voters = [region for region, one in sorted(found.items()) if one.votes]
+    if not asked and not voters:
+        # It is alone for good, whatever votes its folder lost.
+        voters = [own]
     return adopted_by_files(found), voters
 
 
@@ -49,8 +58,8 @@ def _unheard(region: RegionId, own: pb.Introduction) -> pb.Introduction:
     named = {own.region, *(peer.region for peer in own.peers)}
     return pb.Introduction(
         region=region,
-        # No folder has it.
-        instance=bytes(INSTANCE_BYTES),
+        # No folder has it, and no other region.
+        instance=region.to_bytes(INSTANCE_BYTES, "big"),
         database_uid=own.database_uid,
         peers=[pb.ConfiguredPeer(region=one) for one in sorted(named - {region})],
     )

@@ -18,6 +18,7 @@ from crdtstream.commands.reply import Reply
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Image
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import REGION_MAX, IdMode, Millis, RegionId
+from crdtstream.core.incarnations import incarnations_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
@@ -32,7 +33,7 @@ from crdtstream.engine.agenda import Agenda
 from crdtstream.engine.assembling import assemble
 from crdtstream.engine.bootstrapper import Bootstrapper
 from crdtstream.engine.checkpointer import Checkpointer
-from crdtstream.engine.folder import begin_joining, read_folder, write_change
+from crdtstream.engine.folder import INCARNATIONS, begin_joining, read_folder, write_change
 from crdtstream.engine.programs import attempts
 from crdtstream.engine.turns import TURN_NS
 from crdtstream.region.clients import Stop
@@ -503,6 +504,9 @@ class SimNode:
             recover(self.disk, self.checkpoints, partial(self._new_replica, ()))
         ).replica
         replica.residency.loader = self.checkpoints.load
+        said = now(self.disk.get_meta(INCARNATIONS))
+        if said is not None:
+            replica.lineages = incarnations_of(said).lineages
         return replica
 
     def cut_log(self) -> None:

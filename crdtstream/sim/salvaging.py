@@ -16,6 +16,14 @@ from crdtstream.sim.node import SimNode
 from crdtstream.sim.violation import ViolationError
 from crdtstream.spark.connecting import StaleAppendError
 from crdtstream.store.errors import StoreError
+from crdtstream.upkeep.counting import (
+    Beyond,
+    Known,
+    NotCountedError,
+    Running,
+    beyond_of,
+    count_of,
+)
 from crdtstream.upkeep.stranded import stranded_in
 from crdtstream.v1 import query_pb2
 
@@ -87,11 +95,11 @@ class _Reached:
 
 
 def salvage(removed: Replica, into: SimNode, *, streams_max: int) -> list[bytes]:
-    """Append again the entries that only the folder of a removed region has.
+    """Append again the entries that only the folder of a removed region has, of any origin.
 
     Args:
         removed: the replica, as its folder says.
-        streams_max: number of streams behind which it is killed.
+        streams_max: number of streams of an origin behind which it is killed.
 
     Returns:
         Keys of the streams that it reached.
@@ -99,11 +107,45 @@ def salvage(removed: Replica, into: SimNode, *, streams_max: int) -> list[bytes]
     Raises:
         ViolationError: an entry is missing after it.
     """
-    cut = into.region.membership.members.cuts.final[removed.region]
-    job = Salvage(_Reached(into), removed.region, into.region.replica.database_uid.hex())
+    members, there = into.region.membership.known, _running(into)
+    folder = Known(dict(removed.vv), removed.lineages, removed.histories.points())
+    keys: list[bytes] = []
+    for origin in sorted(folder.vv):
+        try:
+            count = count_of(origin, members, folder, there)
+        except NotCountedError:
+            # It is run again later.
+            break
+        if count.apart is not None:
+            # Folders that nothing tells apart are in worlds of their own.
+            continue
+        for beyond in beyond_of(origin, count, folder):
+            keys += _append(removed, into, beyond, streams_max)
+    return keys
+
+
+def _running(node: SimNode) -> Running:
+    """Knowledge of a region, as operators read it."""
+    replica, membership = node.region.replica, node.region.membership
+    known, final = membership.known, membership.cuts.final
+    return Running(
+        dict(replica.vv),
+        replica.lineages,
+        replica.histories.points(),
+        {region: final.get(region) for region in known.removed},
+        known.epoch,
+        known.hash,
+        frozenset(one.region for one in known.regions),
+    )
+
+
+def _append(removed: Replica, into: SimNode, beyond: Beyond, streams_max: int) -> list[bytes]:
+    """Append the entries of these effects; keys of the streams that were reached."""
+    uid = into.region.replica.database_uid.hex()
+    job = Salvage(_Reached(into), beyond.origin, uid, beyond.incarnation)
     keys = []
     with removed.residency.in_place():
-        for key, entries in list(stranded_in(removed, cut))[:streams_max]:
+        for key, entries in list(stranded_in(removed, beyond))[:streams_max]:
             try:
                 done = job.append(key, entries)
             except ERRORS:
@@ -111,7 +153,7 @@ def salvage(removed: Replica, into: SimNode, *, streams_max: int) -> list[bytes]
             keys.append(key)
             if done.appended + done.known != len(entries):
                 raise ViolationError(
-                    f"I13: of {len(entries)} entries of {key!r} that only region"
-                    f" {removed.region} has, {done} were salvaged into region {into.number}"
+                    f"I13: of {len(entries)} entries of region {beyond.origin} in {key!r} that only"
+                    f" region {removed.region} has, {done} were salvaged into region {into.number}"
                 )
     return keys

@@ -1,11 +1,11 @@
-"""Reads a folder's own region as a member."""
+"""Reads the members as a folder knows them, and its own region among them."""
 
 import contextlib
 from pathlib import Path
 
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.membership.encoding import decode_kept
-from crdtstream.core.membership.members import Member
+from crdtstream.core.membership.members import Member, Members
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.meta import MEMBERSHIP_KEY
 from crdtstream.upkeep.reading import (
@@ -26,6 +26,18 @@ def own_member(folder: Path) -> tuple[Identity, Member | None]:
     Raises:
         UpkeepError: this is no folder of a region, or it is damaged.
     """
+    identity, members = kept_members(folder)
+    return identity, members.find(identity.region)
+
+
+def kept_members(folder: Path) -> tuple[Identity, Members]:
+    """Identity of the folder, and the members that it knows; at epoch 0 none.
+
+    The caller holds the folder's lock.
+
+    Raises:
+        UpkeepError: this is no folder of a region, or it is damaged.
+    """
     path = log_file(folder)
     with contextlib.closing(connect(path, is_locked=True)) as connection:
         try:
@@ -33,8 +45,8 @@ def own_member(folder: Path) -> tuple[Identity, Member | None]:
             identity = identity_of(meta)
             text = meta.get(MEMBERSHIP_KEY)
             if text is None:
-                return identity, None
-            return identity, decode_kept(bytes.fromhex(text)).members.find(identity.region)
+                return identity, Members()
+            return identity, decode_kept(bytes.fromhex(text)).members
         except (*DAMAGED, ContentError, ValueError) as error:
             raise UpkeepError(f"{path}: {error}; `crdtstream fsck` shows what is damaged") from (
                 error

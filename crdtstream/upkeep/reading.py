@@ -18,7 +18,7 @@ from urllib.parse import quote
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import record_bytes
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.core.incarnations import incarnations_of
+from crdtstream.core.incarnations import NO_INCARNATIONS, Incarnations, incarnations_of
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.folder_lock import LOG_FILE, FolderLockError, lock_folder
 from crdtstream.store.format_number import FORMAT_KEY, KEY_BEFORE, renumbered
@@ -72,8 +72,7 @@ class Identity:
         database_uid: 32 hexadecimal digits; empty where the regions have not agreed on it yet.
         first_seq: the first row that the log still has.
         begins: the effects before it.
-        incarnation: the one in which its region last numbered effects here; 0: of an earlier
-            version.
+        incarnations: of all regions, as far as the folder knows them.
     """
 
     region: RegionId
@@ -81,7 +80,12 @@ class Identity:
     database_uid: str
     first_seq: int
     begins: VersionVector
-    incarnation: int = 0
+    incarnations: Incarnations = NO_INCARNATIONS
+
+    @property
+    def incarnation(self) -> int:
+        """The one in which its region last numbered effects here; 0: of an earlier version."""
+        return 0 if self.incarnations.own is None else self.incarnations.own.number
 
 
 # --- The folder -----------------------------------------------------------------------------
@@ -195,8 +199,8 @@ def identity_of(meta: Mapping[str, str]) -> Identity:
     except ValueError as error:
         raise UpkeepError(f"where the log begins is damaged: {error}") from error
     try:
-        incarnations = meta.get(INCARNATIONS_KEY)
-        own = None if incarnations is None else incarnations_of(incarnations).own
+        text = meta.get(INCARNATIONS_KEY)
+        incarnations = NO_INCARNATIONS if text is None else incarnations_of(text)
     except ValueError as error:
         raise UpkeepError(f"what it says of incarnations is damaged: {error}") from error
     return Identity(
@@ -205,7 +209,7 @@ def identity_of(meta: Mapping[str, str]) -> Identity:
         meta.get("database_uid", ""),
         first_seq,
         begins,
-        0 if own is None else own.number,
+        incarnations,
     )
 
 

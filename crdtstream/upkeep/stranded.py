@@ -1,4 +1,4 @@
-"""Entries of a removed region that only its folder has: those beyond its cut.
+"""Entries that only one folder has: those of effects that count nowhere (``counting.py``).
 
     issued   3:1 ……………………………… 3:50 │ 3:51 ………………… 3:80
     counts                    cut ┘   └ stranded: in this folder, and nowhere else
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import StreamId
 from crdtstream.core.replica import Replica
+from crdtstream.upkeep.counting import Beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,21 @@ class Stranded:
     name: IdempotentId | None
 
 
-def stranded_in(replica: Replica, cut: int) -> Iterator[tuple[bytes, list[Stranded]]]:
-    """By stream the region's own entries beyond the cut, in the order of their dots.
+def stranded_in(replica: Replica, beyond: Beyond) -> Iterator[tuple[bytes, list[Stranded]]]:
+    """By stream the entries of these effects, in the order of their dots.
 
     Also of streams that have expired: no other region could have made them last.
     """
     for key in replica.known_keys():
         stream = replica.held_stream(key)
-        lane = None if stream is None else stream.lanes.get(replica.region)
+        lane = None if stream is None else stream.lanes.get(beyond.origin)
         if lane is None:
             continue
         found = []
-        for entry_id, node, index in lane.scan_dots(cut):
+        for entry_id, node, index in lane.scan_dots(beyond.above_n):
             columns = node.columns
+            if columns.n[index] > beyond.upto_n:
+                break
             row = columns.numbered_at(index)
             name = None if row is not None else columns.idempotent_at(index)
             fields = bytes(columns.fields_at(index))

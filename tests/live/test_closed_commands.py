@@ -244,6 +244,18 @@ def checked(row: Row, set_up: Any) -> None:
     assert row.said in said
 
 
+def test_a_user_who_may_only_see_info_is_told_that_comparing_needs_more(by_hand: ByHand) -> None:
+    """The regions have everything by then, so the wait is over and cannot say `equal`."""
+    login = ("--user", "auditor", "--password-file", str(by_hand.closed.password_file()))
+    words = ["crdtstream", "sync", "wait", "--timeout", "60", *by_hand.reach(), *login]
+    status, said = run(words)
+    assert status == 1
+    assert "needs a user with all commands of @admin (+@admin)" in said
+    assert "equal: " not in said
+    status, said = run([*words, "--region", "1"])
+    assert (status, "region 1 lacks nothing" in said) == (0, True), said
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_command_works_by_hand(by_hand: ByHand, row: Row) -> None:
     if "remove-instance" in row.words:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+import redis
 
 from tests.conftest import ROOT, VENV, program
 from tests.live.bootstraps import SMALL_BACKLOG, cut_log, level, write
@@ -27,7 +28,8 @@ _CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _NODE = re.compile(
     r"crdtstream node (?:--join (\S+) --token-file (\S+) )?--config region-(\d)\.toml &"
 )
-_KILL = re.compile(r"^kill .*region-(\d)\.pid")
+_KILL = re.compile(r"^kill .*\.pid")
+_KILLED = re.compile(r"region-(\d)\.pid")
 # As in `make up`: 638r, 738r, 838r.
 _PORT = re.compile(r"\b([678])38(\d)\b")
 
@@ -100,9 +102,8 @@ class Machine:
         found = [plain(line) for line in shown.splitlines()]
         missing = [line for line in map(plain, step.printed) if line not in found]
         assert not missing, f"{command}\n{shown}"
-        killed = _KILL.search(command)
-        if killed is not None:
-            process = self.cluster[int(killed[1])].process
+        for number in _KILLED.findall(command) if _KILL.search(command) else ():
+            process = self.cluster[int(number)].process
             assert process is not None
             process.wait(seconds())
 
@@ -189,12 +190,77 @@ def two_of_three(folder: Path) -> Iterator[Cluster]:
 
 
 @contextmanager
+def two_parts(folder: Path) -> Iterator[Cluster]:
+    """Each half has removed a region of the other one, and taken writes; they never link again."""
+    with running_regions(4, folder) as cluster:
+        nodes = list(cluster.nodes.values())
+        for node in nodes:
+            write(node, "s", 1)
+        level(*nodes)
+        halves = nodes[:2], nodes[2:]
+        for half, others in (halves, halves[::-1]):
+            for node in others:
+                node.end()
+            for node in half:
+                if node.process is None:
+                    node.launch()
+            for node in half:
+                node.wait()
+            words = ("--instance-id", str(others[0].region), "--force", "--without-majority")
+            run = crdb(half[0], "remove-instance", *words, "--yes")
+            assert run.returncode == 0, run.stderr
+            for node in half:
+                write(node, "s", 20)
+            level(*half)
+        for node in halves[0]:
+            node.start()
+        wait_until(lambda: "has split" in nodes[1].link(4).error, "they refuse each other")
+        yield cluster
+        # One entry of each, and 20.
+        assert {node.client.xlen("s") for node in halves[0]} == {84}
+
+
+@contextmanager
 def one_is_dead(folder: Path) -> Iterator[Cluster]:
     with running_regions(3, folder) as cluster:
         write(cluster[3], "s", 50)
         level(*cluster.nodes.values())
         cluster[3].end(signal.SIGKILL)
         yield cluster
+
+
+@contextmanager
+def one_is_left(folder: Path) -> Iterator[Cluster]:
+    with running_regions(3, folder, appendfsync="everysec") as cluster:
+        first = cluster[1]
+        write(first, "s", 50)
+        level(*cluster.nodes.values())
+        for node in cluster.nodes.values():
+            node.end(signal.SIGKILL)
+        first.launch()
+        first.wait(for_writes=False)
+        wait_until(lambda: "waits for region 2, 3" in first.status().fault, "it waits")
+        yield cluster
+        write(first, "s", 1)
+        assert first.client.xlen("s") == 51
+
+
+@contextmanager
+def bound_without_peer(folder: Path) -> Iterator[Cluster]:
+    with running_regions(
+        2, folder, replication_lag_action="refuse", max_replication_lag_effects=1
+    ) as cluster:
+        first = cluster[1]
+        write(first, "s", 1)
+        level(*cluster.nodes.values())
+        cluster[2].end(signal.SIGKILL)
+        write(first, "s", 1)
+        with pytest.raises(redis.ResponseError, match="LAGGED"):
+            write(first, "s", 1)
+        wait_until(lambda: bool(first.status().fault), "it says that it refuses writes")
+        yield cluster
+        write(first, "s", 3)
+        assert first.client.xlen("s") == 5
 
 
 @contextmanager
@@ -311,8 +377,11 @@ RUNBOOKS: Final = {
     "A folder is lost": folder_lost,
     "A region was away for longer than the backlog": away_for_too_long,
     "Two halves were apart for too long": halves_apart,
+    "Two halves went on alone": two_parts,
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
+    "One region is left": one_is_left,
+    "A bound on the lag, and nobody left": bound_without_peer,
     "Remove a region that runs": three_that_run,
     "An earlier folder is started": one_has_moved,
     "Salvage what a removed region had": one_is_removed,

@@ -12,6 +12,7 @@ import pytest
 import redis
 
 from crdtstream.local_regions import LocalRegions
+from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.bootstraps import lose_folder
 from tests.live.cluster import Cluster, running_regions
@@ -148,6 +149,41 @@ def test_of_two_regions_one_that_takes_no_writes_as_the_other_is_dead_goes_on_al
         first.xadd("s", {"n": "3"})
 
 
+@pytest.mark.parametrize(
+    ("count", "is_adopted"),
+    [
+        (3, False),
+        pytest.param(2, False, marks=pytest.mark.long),
+        pytest.param(2, True, marks=pytest.mark.long),
+        pytest.param(3, True, marks=pytest.mark.long),
+    ],
+)
+def test_the_last_one_left_goes_on_alone_though_it_recovers(
+    tmp_path: Path, count: int, is_adopted: bool
+) -> None:
+    """A power cut took all of them; with `everysec` each may have lost its end, and asks all."""
+    with running_regions(count, tmp_path, appendfsync="everysec") as cluster:
+        first = cluster[1]
+        if is_adopted:
+            assert crdb(first, "adopt").returncode == 0
+        first.client.xadd("s", {"n": "1"})
+        cluster.converge()
+        for node in cluster.nodes.values():
+            node.end(signal.SIGKILL)
+        first.launch()
+        first.wait(for_writes=False)
+        wait_until(lambda: "waits for region 2" in first.status().fault, "it waits for the dead")
+        for region in range(count, 1, -1):
+            told = remove(cluster, region, "--without-majority")
+            assert "Region 1 takes no writes now, and has" in told
+        first.wait()
+        first.client.xadd("s", {"n": "2"})
+        first.end(signal.SIGKILL)
+        first.start()
+        assert first.client.xlen("s") == 2
+        assert listed(first)["instances"][0]["status"] == "active"
+
+
 @pytest.mark.long
 def test_after_a_vote_that_failed_the_one_that_is_left_goes_on_alone(cluster: Cluster) -> None:
     assert crdb(cluster[1], "adopt").returncode == 0
@@ -252,6 +288,85 @@ def test_a_member_restored_from_before_the_removal_does_not_wait_for_the_removed
     second.client.xadd("s", {"n": "new"})
     level([cluster[1], second])
     assert cluster[1].client.xlen("s") == 2
+
+
+def test_a_backup_of_before_a_removal_takes_nothing_of_the_removed_region_that_lives_on(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Region 3 is isolated and takes writes; region 2 is put back to when that was a member, and
+    meets it before it hears of the removal."""
+    first, second, third = cluster.nodes.values()
+    backup = tmp_path / "backup"
+    assert crdb(first, "adopt").returncode == 0
+    first.client.xadd("s", {"n": "before"})
+    cluster.converge()
+    second.end()
+    shutil.copytree(second.folder, backup)
+    second.start()
+    cluster.converge()
+    third.end(signal.SIGKILL)
+    remove(cluster, 3)
+    first.client.xadd("s", {"n": "counts"})
+    level([first, second])
+    # It reaches nobody, and hears of nothing.
+    nowhere = f"{first.host}:{first.grpc_port - 1}"
+    third.configure({1: nowhere, 2: nowhere})
+    third.start()
+    third.client.xadd("s", {"n": "void"})
+    lose_folder(second)
+    shutil.copytree(backup, second.folder)
+    first.end()
+    second.launch()
+    second.wait(for_writes=False)
+    wait_until(lambda: second.link(3).state == pb.LinkStatus.State.UP, "it meets the removed one")
+    third.client.xadd("s", {"n": "void, too"})
+    assert "waits for region 1" in second.status().fault
+    assert second.client.xlen("s") == 1
+    first.start()
+    second.wait()
+    second.client.xadd("s", {"n": "new"})
+    level([first, second])
+    assert [fields[b"n"] for _, fields in first.client.xrange("s")] == [
+        b"before",
+        b"counts",
+        b"new",
+    ]
+    assert [link.peer for link in second.status().links] == [1]
+
+
+@pytest.mark.long
+def test_a_region_restored_to_before_its_only_peer_was_replaced_goes_on(tmp_path: Path) -> None:
+    """It asks the one that is dead, and hears from the new one, which it does not know."""
+    with running_regions(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        backup, joiner = tmp_path / "backup", Joiner(tmp_path)
+        assert crdb(first, "adopt").returncode == 0
+        first.client.xadd("s", {"n": "1"})
+        cluster.converge()
+        second.end()
+        shutil.copytree(second.folder, backup)
+        second.start()
+        first.end(signal.SIGKILL)
+        words = ("--instance-id", "1", "--force", "--without-majority", "--yes")
+        assert crdb(second, "remove-instance", *words).returncode == 0
+        wait_until(lambda: joiner.add(second).returncode == 0, "another region is added")
+        # After a change without a majority its number is drawn.
+        joiner.node.region = listed(second)["instances"][-1]["id"]
+        joiner.launch(second)
+        try:
+            joiner.wait_until_active(second)
+            second.client.xadd("s", {"n": "2"})
+            level([second, joiner.node])
+            lose_folder(second)
+            shutil.copytree(backup, second.folder)
+            second.launch()
+            second.wait()
+            second.client.xadd("s", {"n": "3"})
+            level([second, joiner.node])
+            assert joiner.node.client.xlen("s") == 3
+            assert status_of(second, 1) == "removed"
+        finally:
+            joiner.node.end(signal.SIGKILL)
 
 
 @pytest.mark.long

@@ -14,8 +14,11 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
-from crdtstream.cli import crdb_salvage
+from crdtstream.admin.client import vv_of
 from crdtstream.cli.start import program
+from crdtstream.core.ids import RegionId
+from crdtstream.v1 import effects_pb2
+from tests.live.bootstraps import lose_folder
 from tests.live.cluster import Cluster, Node, running_regions
 from tests.live.forked import completed
 from tests.live.test_joining import level
@@ -28,6 +31,11 @@ STRANDED = 40
 def salvage(folder: Path, into: Node, *words: str) -> "subprocess.CompletedProcess[str]":
     command = ["crdtstream", "crdb", "salvage", str(folder), "--address", into.grpc_address, *words]
     return completed(command)
+
+
+def has(message: effects_pb2.VersionVector, region: int) -> int:
+    """Number of a region's effects that a version vector has."""
+    return vv_of(message).get(RegionId(region), 0)
 
 
 def texts(node: Node, key: str) -> list[bytes]:
@@ -92,9 +100,7 @@ def test_each_entry_is_appended_once_however_often_it_is_run(cluster: Cluster) -
 
 
 @pytest.mark.long
-def test_a_removed_region_knows_what_counts_of_it_and_salvage_asks_nobody(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_region_knows_what_counts_of_it(cluster: Cluster) -> None:
     """Its node is started once, and is told; that stays in its folder."""
     first, third = cluster[1], cluster[3]
     wait_until(lambda: is_known(first), "the cut is final")
@@ -114,7 +120,6 @@ def test_a_removed_region_knows_what_counts_of_it_and_salvage_asks_nobody(
     with pytest.raises(redis.ResponseError, match="LOST region 3 was removed; of its effects 2…"):
         third.client.execute_command("CRDT.WAITFOR", "3:2", "0")
     third.end()
-    monkeypatch.setattr(crdb_salvage, "AdminClient", pytest.fail)
     words = ["crdb", "salvage", str(third.folder), "--address", first.grpc_address]
     run = CliRunner().invoke(program(), words)
     assert run.exit_code == 0, run.output
@@ -143,6 +148,50 @@ def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
     numbers = [b"%d" % number for number in range(STRANDED)]
     assert texts(first, "other") == numbers
     assert sorted(texts(first, "s")) == sorted([b"counts", b"retried", *numbers])
+
+
+def test_entries_that_a_lost_region_had_sent_to_this_one_alone_are_salvaged(
+    tmp_path: Path,
+) -> None:
+    """Region 1 acknowledges them by WAIT 1, and loses its disk; region 3, which has them, is gone
+    for good: only its folder has them."""
+    with running_regions(3, tmp_path) as cluster:
+        first, second, third = cluster.nodes.values()
+        first.client.xadd("s", {"n": "counts"})
+        cluster.converge()
+        second.set_links(paused=True)
+        for number in range(STRANDED):
+            first.client.xadd("s", {"n": number})
+        assert first.client.execute_command("WAIT", 1, 60_000) == 1
+        wait_until(lambda: third.client.xlen("s") == STRANDED + 1, "region 3 has them")
+        third.client.xadd("s", {"n": "own"})
+        issued = STRANDED + 1
+        wait_until(lambda: has(second.link(3).peer_vv, 1) == issued, "region 2 hears that")
+        third.end(signal.SIGKILL)
+        lose_folder(first)
+        first.launch()
+        first.wait(for_writes=False)
+        second.set_links(paused=False)
+        words = ("--instance-id", "3", "--force", "--without-majority", "--yes")
+        run = crdb(second, "remove-instance", *words)
+        assert run.returncode == 0, run.stderr
+        lost = f"have {issued} effects of region 1; the regions that answer have 1: at least"
+        assert f"It said to {lost} {STRANDED} are lost with it." in run.stdout
+        first.wait()
+        first.client.xadd("s", {"n": "after"})
+        level([first, second])
+        wait_until(
+            lambda: "Effects that count: 0" in crdb(second, "get").stdout, "the cut is final"
+        )
+        for into in (second, first, second):
+            run = salvage(third.folder, into)
+            assert run.returncode == 0, run.stderr
+            beyond = f"{STRANDED} are beyond that, {STRANDED} of them entries"
+            assert f"Of region 1 1 effects count; {beyond}" in run.stdout
+            assert "Of region 3 0 effects count; 1 are beyond that, 1 of them" in run.stdout
+            level([first, second])
+        numbers = [b"%d" % number for number in range(STRANDED)]
+        assert texts(first, "s") == [b"counts", b"after", *numbers, b"own"]
 
 
 def test_only_a_removed_region_that_is_down_is_salvaged(cluster: Cluster, tmp_path: Path) -> None:

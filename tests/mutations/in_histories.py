@@ -46,8 +46,8 @@ HISTORIES: Final = (
     Mutation(
         "clones-are-salvaged-under-one-name",
         "crdtstream/salvage.py",
-        "        if self.clone is not None:\n            folder +=",
-        "        if self.clone is None:\n            folder +=",
+        """        clone = "" if self.clone is None else""",
+        """        clone = "" if self.clone is not None or True else""",
         ("tests/upkeep/test_removed.py::test_entries_of_several_clones_are_appended_once_each",),
         "of two clones what the second one has is taken for salvaged, and lost",
     ),

@@ -649,3 +649,61 @@ def test_a_refusal_sends_no_letters_to_or_from_a_removed_region() -> None:
         region = make_region(number, (1, 2, 3), folder=folder)
         region.membership.note_refused(R3 if number == 1 else R1)
         assert region.tick.take_letters() == []
+
+
+# --- The last one left ----------------------------------------------------------------------------
+
+
+def last_one_left(count: int, *, is_adopted: bool, folder: FolderState) -> Council:
+    """Region 1, after a power cut took the end of its log; the others are gone for good."""
+    numbers = tuple(range(1, count + 1))
+    council = Council(numbers)
+    if is_adopted:
+        assert council.wish(1, adopting(numbers)).made is not None
+        council.replicate()
+    council.away |= set(numbers) - {1}
+    folder = replace(folder, membership=council.kept[1])
+    council.driven[1] = Driven(make_region(1, numbers, log=council.driven[1].log, folder=folder))
+    assert council.driven[1].region.opening.is_recovering
+    return council
+
+
+SAME = FolderState(is_same=True, database=PROVEN.database)
+RESTORED = FolderState(database=PROVEN.database)
+
+
+@pytest.mark.parametrize("folder", [SAME, RESTORED], ids=["end-lost", "restored"])
+@pytest.mark.parametrize("is_adopted", [True, False], ids=["adopted", "not-adopted"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_last_one_left_goes_on_alone(count: int, is_adopted: bool, folder: FolderState) -> None:
+    """It waits for the answers of the dead, and an operator says that they are that."""
+    council = last_one_left(count, is_adopted=is_adopted, folder=folder)
+    region = council.driven[1].region
+    wanted = [] if is_adopted else [adopting(tuple(range(1, count + 1)))]
+    wanted += [forced(gone, Removal.WITHOUT_MAJORITY) for gone in range(count, 1, -1)]
+    for make in wanted:
+        assert region.refuses_writes is not None
+        asked = Asked()
+        region.membership.wish(make, asked, council.clock, survivors=[R1])
+        council.run()
+        assert asked.made is not None, asked.refused
+    assert region.membership.known.active == (1,)
+    region.opening.look()
+    region.tick.open()
+    while (change := region.ready(council.clock).folder) is not None:
+        region.note_folder(change, council.clock)
+    assert not region.opening.is_recovering
+    council.wait(ISSUE_AFTER_MS.value * (count + 1))
+    assert region.replica.members.active == (1,)
+    assert region.refuses_writes is None
+
+
+def test_one_of_several_that_are_left_does_not_go_on_with_votes_that_are_lost() -> None:
+    """Another one may have counted the vote that it lost."""
+    council = last_one_left(3, is_adopted=True, folder=RESTORED)
+    asked = Asked()
+    make = forced(3, Removal.WITHOUT_MAJORITY)
+    membership = council.driven[1].region.membership
+    membership.wish(make, asked, council.clock, survivors=[R1, R2])
+    council.wait(PATIENCE_MS.value + 1)
+    assert "folder was restored" in asked.refused

@@ -1,7 +1,6 @@
 """Random histories in which a region's folder is copied, and used in turns by several machines."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from crdtstream.cli.start import program
 from crdtstream.sim.folder_making import FOLDERS_FROM, FolderMaker
 from crdtstream.sim.folders import FolderPlan
 from crdtstream.sim.replaying import run
-from crdtstream.sim.seeds import first_failing, processes_for
 from tests.conftest import seeds
 from tests.planted.planting import planted
+from tests.sim.drawn import SOAK_SEEDS, check_drawn
 
 SEEDS = 12
 STEPS = 120
-SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS, few=3))
@@ -30,9 +28,7 @@ def test_a_number_stands_for_one_effect_whichever_folder_is_used(seed: int) -> N
 
 @pytest.mark.soak
 def test_folders_are_used_in_turns_in_many_histories() -> None:
-    jobs = processes_for(SOAK_SEEDS)
-    failing = first_failing(FOLDERS_FROM + SEEDS, SOAK_SEEDS, STEPS, jobs=jobs)
-    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+    check_drawn("folders", seeds=SOAK_SEEDS, steps=STEPS)
 
 
 @pytest.mark.long

@@ -15,11 +15,11 @@ from crdtstream.sim.folder_making import copies_folders
 from crdtstream.sim.history import Plan
 from crdtstream.sim.making import Maker, changes_members
 from crdtstream.sim.replaying import maker_of, run, shorten
-from crdtstream.sim.seeds import first_failing, processes_for
-from crdtstream.sim.sizes import LARGE_FROM
+from crdtstream.sim.seeds import first_failing
 from crdtstream.sim.violation import Failure
 from tests.conftest import ROOT, seeds
 from tests.planted.planting import BUGS, planted
+from tests.sim.drawn import SOAK_SEEDS, check_drawn
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 STEPS = 400
@@ -29,7 +29,6 @@ MEMBERS_STEPS = 100
 FOLDERS_STEPS = 120
 # Within this many seeds, from the one that it names, each planted bug is noticed.
 SEEDS_FOR_A_BUG = 20
-SOAK_SEEDS = int(os.environ.get("CRDTSTREAM_SIM_SEEDS", "1000"))
 
 
 @pytest.mark.parametrize("seed", seeds(25, few=6))
@@ -40,16 +39,12 @@ def test_every_invariant_holds(seed: int) -> None:
 
 @pytest.mark.soak
 def test_every_invariant_holds_for_many_seeds() -> None:
-    jobs = processes_for(SOAK_SEEDS)
-    failing = first_failing(1_000_000, SOAK_SEEDS, STEPS, jobs=jobs)
-    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+    check_drawn("usual", seeds=SOAK_SEEDS, steps=STEPS)
 
 
 @pytest.mark.soak
 def test_every_invariant_holds_with_large_sizes() -> None:
-    count = max(10, SOAK_SEEDS // 10)
-    failing = first_failing(LARGE_FROM, count, STEPS, jobs=processes_for(count))
-    assert failing is None, f"again: crdtstream simulate --seed {failing} --steps {STEPS}"
+    check_drawn("large", seeds=max(10, SOAK_SEEDS // 10), steps=STEPS)
 
 
 def replayed(path: Path) -> Failure | None:

@@ -24,6 +24,7 @@ from crdtstream.spark.connecting import StaleAppendError
 from crdtstream.spark.nodes import Nodes
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.upkeep.counting import Beyond
 from crdtstream.upkeep.membership import own_member
 from crdtstream.upkeep.purge import purge, removed_region
 from crdtstream.upkeep.reading import UpkeepError, locked
@@ -83,21 +84,34 @@ class Into:
         yield SimpleNamespace(column=lambda name: SimpleNamespace(to_pylist=lambda: columns[name]))
 
 
+def own(node: Node, cut: int) -> Beyond:
+    """Effects of the folder's own region beyond a cut."""
+    return Beyond(RegionId(node.region), cut, node.replica.issued)
+
+
 def salvaged(removed: Node, into: Node, *, cut: int = 0) -> list[Salvaged]:
-    salvage = Salvage(cast(Nodes, Into(into)), RegionId(removed.region), UID)
-    return [salvage.append(key, list(all_of)) for key, all_of in stranded_in(removed.replica, cut)]
+    return salvaged_beyond(removed, into, own(removed, cut))
+
+
+def salvaged_beyond(folder: Node, into: Node, beyond: Beyond) -> list[Salvaged]:
+    salvage = Salvage(cast(Nodes, Into(into)), beyond.origin, UID, beyond.incarnation)
+    found = stranded_in(folder.replica, beyond)
+    return [salvage.append(key, list(all_of)) for key, all_of in found]
 
 
 def salvaged_clone(clone: Node, into: Node, apart: Difference) -> list[Salvaged]:
     """A folder that nothing but its effects tells apart."""
     mark = clone.replica.histories.mark(R3)
     salvage = Salvage(cast(Nodes, Into(into)), R3, UID, 7, Clone(apart, mark))
-    found = stranded_in(clone.replica, apart.same_n)
+    found = stranded_in(clone.replica, own(clone, apart.same_n))
     return [salvage.append(key, list(all_of)) for key, all_of in found]
 
 
 def stranded(node: Node, cut: int) -> dict[bytes, list[int]]:
-    return {key: [one.n for one in entries] for key, entries in stranded_in(node.replica, cut)}
+    return {
+        key: [one.n for one in entries]
+        for key, entries in stranded_in(node.replica, own(node, cut))
+    }
 
 
 def test_own_entries_beyond_the_cut_are_stranded_if_they_still_exist() -> None:
@@ -267,7 +281,7 @@ def test_stranded_entries_keep_what_their_producer_calls_them() -> None:
     node("XADD x IDMP p a * f a")
     append(node, 4, batch=7)
     node("XADD x 3000-3 f plain")
-    (found,) = [entries for _, entries in stranded_in(node.replica, 0)]
+    (found,) = [entries for _, entries in stranded_in(node.replica, own(node, 0))]
     assert [(one.row, one.name) for one in found] == [
         (None, (b"p", b"a")),
         (Numbered(b"q:0", 7, 4), None),

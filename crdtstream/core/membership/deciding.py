@@ -8,9 +8,9 @@
     Decided(change)  ──────────> once more than half of all active members have accepted
 
 Any two majorities have a voter in common, so no two changes are decided for one epoch.  Before the
-first epoch there are no voters: all regions that an ``Adopt`` names must accept it, except one that
-an operator says is dead.  So two of them that name different regions have a voter in common as
-well, or no region at all.  There is no leader: any member may prepare, and finishes what another
+first epoch there are no voters: all regions that an ``Adopt`` names must accept it, except those
+that an operator says are dead.  So two of them that name different regions have a voter in common
+as well, or no region at all.  There is no leader: any member may prepare, and finishes what another
 one began.  A register as in CASPaxos (Rystsov 2018, arXiv:1802.07000); the numbers of epochs are
 its only log.
 
@@ -263,7 +263,8 @@ class Deciding:
             raise MembersError(
                 f"epoch {self.votes.epoch} is decided and not yet applied here; try again then"
             )
-        if not self.may_vote:
+        survivors = tuple(survivors)
+        if not self.may_vote and not self._goes_on_alone(change, survivors):
             raise MembersError(
                 "this region's folder was restored: it can change nothing before all members have"
                 " answered it; run the command in another region"
@@ -274,7 +275,7 @@ class Deciding:
                 " when `crdtstream crdb list` shows that it is"
             )
         apply(self.members, change)
-        asked, needed = self._quorum(change, tuple(survivors))
+        asked, needed = self._quorum(change, survivors)
         counter = self.counter + 1
         if counter > COUNTER_MAX:
             raise MembersError(
@@ -293,6 +294,12 @@ class Deciding:
         if self.here not in asked:
             return turn
         return turn.then(begun._promised(self.here, self.votes.accepted))
+
+    def _goes_on_alone(self, change: Change, survivors: tuple[RegionId, ...]) -> bool:
+        """True if an operator says that no other region is left: then no lost vote of this one is
+        in a decision of anybody's."""
+        is_removal = isinstance(change, Remove) and change.how is Removal.WITHOUT_MAJORITY
+        return survivors == (self.here,) and (is_removal or isinstance(change, Adopt))
 
     def _quorum(
         self, change: Change, survivors: tuple[RegionId, ...]
