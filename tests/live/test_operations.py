@@ -381,7 +381,7 @@ RUNBOOKS: Final = {
     "Add a region": two_of_three,
     "Remove a dead region": one_is_dead,
     "One region is left": one_is_left,
-    "A bound on the lag, and nobody left": bound_without_peer,
+    "A bound on the lag, and no region left": bound_without_peer,
     "Remove a region that runs": three_that_run,
     "An earlier folder is started": one_has_moved,
     "Salvage what a removed region had": one_is_removed,
