@@ -154,8 +154,9 @@ def test_others_come_between_the_turns_of_what_was_held(node: Node) -> None:
         node.loop.call_soon_threadsafe(look)
         read_all(client, len(ECHOED) * count)
         wait_until(lambda: not turns[-1])
-    steps = [before - after for before, after in pairwise(turns)]
-    assert max(steps) <= 4 * PIECE_BYTES.value
+    # A piece ends a turn.  What ends a tick, or finds room to write, may go on in the same one.
+    taken = [before - after for before, after in pairwise(turns) if before > after]
+    assert len(taken) * 4 * PIECE_BYTES.value >= count * len(VALUE)
 
 
 # --- Clients that leave -------------------------------------------------------------------------
