@@ -95,6 +95,11 @@ def test_a_test_that_fails_once_is_reported_as_flaky(tree: Path) -> None:
     assert lines[-1] == "2 passed, 0 failed, 0 skipped"
 
 
+def test_repeats_wait_longer(tree: Path) -> None:
+    patient = "import os\n\ndef test_patient():\n    assert 'CRDTSTREAM_PATIENCE' in os.environ\n"
+    assert list(run(tree, one=patient).flaky) == ["test_one.py::test_patient"]
+
+
 def test_a_test_that_fails_again_in_one_of_its_repeats_is_refused(tree: Path) -> None:
     outcome = run(tree, one=ALTERNATES)
     assert list(outcome.failed) == ["test_one.py::test_alternates"]

@@ -199,3 +199,34 @@ def test_redis_benchmark(node: Node, party: Party) -> None:
     assert "XADD" in told
     with contextlib.closing(redis.Redis(port=node.port)) as r:
         assert r.xlen("bench") == 20_000
+
+
+# --- Without certificates of clients --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["no", "optional"])
+def unasked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Node, Party]]:
+    """A node that wants no certificates of its clients."""
+    party = Party.of(tmp_path_factory.mktemp("unasked"))
+    with party.running(tls_auth_clients=request.param) as (node, _):
+        yield node, party
+
+
+async def test_clients_without_certificates_are_served(unasked: tuple[Node, Party]) -> None:
+    node, party = unasked
+    given: dict[str, Any] = {
+        name: value
+        for name, value in options(node, party).items()
+        if name not in {"ssl_certfile", "ssl_keyfile"}
+    }
+    with contextlib.closing(redis.Redis(**given)) as r:
+        assert r.set("k", "v")
+    async with redis.asyncio.Redis(**given) as r:
+        assert await r.get("k") == b"v"
+    found = await asyncio.to_thread(redis_cli, node, party, "GET", "k", certificate=False)
+    assert found == "v\n"
+    # A certificate is no fault either.
+    with contextlib.closing(redis.Redis(**options(node, party))) as r:
+        assert r.get("k") == b"v"
