@@ -198,8 +198,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_collection(session: pytest.Session) -> None:
     """Have workers share the work of compiling all tests."""
     config = session.config
-    if hasattr(config, "workerinput") and config.args == ["tests"] and not config.option.ignore:
-        files = (path.relative_to(ROOT) for path in (ROOT / "tests").glob("**/test_*.py"))
+    if hasattr(config, "workerinput") and config.args == ["tests"]:
+        left_out = config.option.ignore or ()
+        found = (path.relative_to(ROOT) for path in (ROOT / "tests").glob("**/test_*.py"))
+        files = [path for path in found if not any(map(path.is_relative_to, left_out))]
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         dealing.import_own_share(files, number, config.workerinput["workercount"])
 

@@ -84,6 +84,11 @@ class _Dealing(LoadScopeScheduling):
             self._reschedule(other)
         return crashed
 
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Deals a unit out; ``remove_node`` takes it back from a worker that has died unheard."""
+        with contextlib.suppress(OSError):
+            super()._assign_work_unit(node)
+
     def _reschedule(self, node: WorkerController) -> None:
         """Gives a worker its next unit, if it is about to need one; ends it, if none is left."""
         if node not in self.registered_collections:

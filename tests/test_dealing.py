@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -135,6 +137,32 @@ def test_a_run_whose_workers_die_again_and_again_ends(tmp_path: Path) -> None:
     assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
     assert "maximum crashed workers reached: 8" in outcome.printed
     assert set(outcome.ran.values()) == {1}
+
+
+class Dead:
+    """A worker that has died, of which the run has not heard yet."""
+
+    shutting_down = False
+
+    def send_runtest_some(self, _indices: object) -> None:
+        raise OSError("cannot send (already closed?)")
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_what_is_dealt_to_a_worker_that_died_unheard_is_taken_back() -> None:
+    config: Any = SimpleNamespace(
+        getvalue=lambda _name: ["popen"], option=SimpleNamespace(loadscopereorder=False)
+    )
+    dead: Any = Dead()
+    scheduling = dealing._Dealing(config)
+    tests = [f"tests/test_{file}.py::test_{number}" for file in "ab" for number in range(2)]
+    scheduling.add_node(dead)
+    scheduling.add_node_collection(dead, tests)
+    scheduling.schedule()
+    assert scheduling.remove_node(dead) == tests[0]
+    assert [test for unit in scheduling.workqueue.values() for test in unit] == tests[1:]
 
 
 def test_twelve_trees_ask_each_short_test_once() -> None:

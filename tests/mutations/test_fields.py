@@ -9,6 +9,8 @@ from tests.harness.regions import Node
 from tests.mutations.fields import all_fields, images_of, restored, said, told, unnoticed
 from tests.mutations.known import known
 
+pytestmark = pytest.mark.house
+
 
 def test_every_field_of_an_image_says_something_of_a_region_that_knows_much() -> None:
     """A field that is new, or not written any more, is missing here until ``known`` has it."""
