@@ -151,7 +151,7 @@ class Dead:
         self.shutting_down = True
 
 
-def test_what_is_dealt_to_a_worker_that_died_unheard_is_taken_back() -> None:
+def test_a_file_dealt_to_a_worker_that_died_unheard_is_taken_back() -> None:
     config: Any = SimpleNamespace(
         getvalue=lambda _name: ["popen"], option=SimpleNamespace(loadscopereorder=False)
     )
