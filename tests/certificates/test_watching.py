@@ -32,11 +32,12 @@ async def opened(node: NodeFolder) -> Certificates:
 
 
 @asynccontextmanager
-async def watched(certificates: Certificates) -> AsyncIterator[None]:
+async def watched(certificates: Certificates) -> AsyncIterator[asyncio.Task[None]]:
+    """The task that looks at the files, which goes on whatever it finds."""
     watching.POLL_SECONDS.value = 0.01
     task = asyncio.create_task(certificates.run())
     try:
-        yield
+        yield task
     finally:
         watching.POLL_SECONDS.value = watching.POLL_SECONDS.default
         task.cancel()

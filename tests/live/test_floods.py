@@ -28,8 +28,11 @@ SECONDS: Final = 1
 PROGRAM: Final = f"""
 import typer
 from crdtstream.access import first_messages
-from crdtstream.http import server
+from crdtstream.http import server, tls
 from crdtstream.node import ports
+from crdtstream.resp.transport import handshakes
+tls.HANDSHAKE_SECONDS_MAX = {SECONDS}
+handshakes.HANDSHAKE_SECONDS_MAX.value = {SECONDS}
 server.REQUEST_SECONDS_MAX = {SECONDS}
 first_messages.OPEN_SECONDS.value = {SECONDS}
 first_messages.ASKING_SECONDS.value = {SECONDS}
