@@ -138,7 +138,7 @@ class SpiffeHelper(Renewing):
     def replace(self, leaf: Made) -> Iterator[str]:
         assert self.paths.ca is not None
         former = self.paths.ca.read_bytes()
-        new = contents(self.paths, leaf) | {self.paths.ca: former + leaf.root.pem}
+        new = {**contents(self.paths, leaf), self.paths.ca: former + leaf.root.pem}
         after = dict(zip(new, (OTHER_KEY, NO_CHAIN, ""), strict=True))
         empty = dict(zip(new, (NO_CERTIFICATE, NO_KEY, NO_CERTIFICATE), strict=True))
         for path, content in new.items():

@@ -32,7 +32,7 @@ PROGRAMS = (Kubernetes, StepRenew, StepRekey, SpiffeHelper, SpiffeHelperByRename
 
 
 def two_leaves(program: type[Renewing]) -> tuple[Made, Made]:
-    """What the program renews, as its own authority issues it."""
+    """A certificate, and the one by which the program replaces it."""
     if not issubclass(program, StepRenew):
         return make(make_authority()), make(make_authority(name="the next CA"))
     between = make_authority(make_authority(), "an intermediate CA")
@@ -85,7 +85,7 @@ async def test_a_folder_that_is_swapped_during_a_look_is_read_again(
     renewing = Kubernetes(tmp_path)
     renewing.begin(first)
     certificates = await Certificates.open(renewing.paths, ONE)
-    read, steps, reads = node_files.read_file, renewing.replace(second), 0
+    read, steps, reads = files.read_file, renewing.replace(second), 0
 
     def read_and_swap(path: Path) -> FileRead:
         nonlocal reads
