@@ -181,8 +181,10 @@ def test_many_clients_that_log_in_at_once_are_all_served() -> None:
 
 def test_reset_takes_a_place_of_those_without_a_login() -> None:
     with guarded(newcomers_max=1) as node, ExitStack() as open_ones:
-        member, stranger = (open_ones.enter_context(node.client()) for _ in range(2))
+        # One after the other, as there is one place for both before the login.
+        member = open_ones.enter_context(node.client())
         member.ask(LOGIN, b"+OK\r\n")
+        stranger = open_ones.enter_context(node.client())
         stranger.ask(PING, NO_AUTH)
         member.ask(request(b"RESET"), b"+RESET\r\n")
         stranger.expect_closed()
