@@ -108,7 +108,7 @@ lock:  ## write the versions that are installed here from now on: the newest tha
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
 	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
 
-test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: under a minute
+test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: two to three minutes
 	$(BIN)/python -m pytest -q -m "not soak and not long and not live and not house" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
@@ -180,7 +180,7 @@ bench-pipeline: $(DEV_STAMP) $(GENERATED)  ## reading into Spark beside XRANGE a
 	$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 soak: $(DEV_STAMP) $(GENERATED)  ## the long tests: many seeds (SEEDS=10000, of the simulator SIM_SEEDS=100000), new examples, fuzzing (FUZZ_SECONDS=3600 for each surface), planted bugs
-	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) CRDTSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest -m "soak or hypothesis" $(ARGS)
+	CRDTSTREAM_SEEDS=$(SEEDS) CRDTSTREAM_SIM_SEEDS=$(SIM_SEEDS) CRDTSTREAM_FUZZ_SECONDS=$(FUZZ_SECONDS) CRDTSTREAM_EXAMPLES=1 $(BIN)/python -m pytest -m "soak or hypothesis" $(ARGS)
 
 clean:  ## remove what make made; data folders stay
 	rm -rf .fast $(VENV) $(VENV)-* $(TOOLS) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site ci-report

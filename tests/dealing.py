@@ -106,7 +106,7 @@ def scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling | None:
 
 
 def import_own_share(files: Iterable[Path], worker: int, workers: int) -> None:
-    """Import every so many-th file, before a worker collects all of them.
+    """Import a worker's share of the files, before it collects all of them.
 
     All workers collect the same files.  Where none was compiled yet, each would compile all of
     them, as they go through them side by side.  So each compiles a share of its own first, and
@@ -116,7 +116,7 @@ def import_own_share(files: Iterable[Path], worker: int, workers: int) -> None:
         files: modules of tests, with paths that begin at the root.
     """
     for file in sorted(files)[worker::workers]:
-        # What is wrong with a file is told where it is collected.
+        # A file that cannot be imported is reported when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(file.with_suffix("").parts))
 

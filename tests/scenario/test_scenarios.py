@@ -21,7 +21,7 @@ from tests.conftest import ROOT, free_base_port, seeds
 SCENARIOS = ROOT / "scenarios"
 PATHS = scenario_files(SCENARIOS)
 LIVE_PATHS = [path for path in PATHS if not Scenario.load(path).script.simulator_only]
-# What real nodes do differently shows in any of them.
+# Scenarios that run on real nodes in each run; the others do in long runs.
 FEW = [path for path in LIVE_PATHS if path.parent.name in {"aa", "intro"}]
 AA_TABLES = (
     "both-regions-write",

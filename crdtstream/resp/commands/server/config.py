@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent, shown
 from crdtstream.commands.command import documented
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.reply import OK, CommandError, Reply, RespMap
@@ -86,7 +86,7 @@ class Config:
             if parameter is None:
                 raise CommandError(
                     "ERR Unknown option or number of arguments for CONFIG SET - "
-                    f"'{shown(name_given)}'"
+                    f"'{as_sent(name_given)}'"
                 )
             try:
                 if parameter.check is None:
