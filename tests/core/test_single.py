@@ -1,4 +1,4 @@
-"""What is made at once of few entries is what the general way makes of it.
+"""Few entries have a short way: it makes the same bytes as the general one.
 
 The image of a macro node with one entry, and the digest of entries that are each alone in their
 block.
