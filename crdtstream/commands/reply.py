@@ -62,6 +62,23 @@ class RespMap:
 
 
 @dataclass(frozen=True, slots=True)
+class RespMaps:
+    """A list of maps with the same keys, column by column: of thousands each costs little.
+
+    Attributes:
+        columns: of each key its name, and its value in each map.
+    """
+
+    columns: "list[tuple[bytes, list[Reply]]]"
+
+    def maps(self) -> "list[RespMap]":
+        """The same, one by one."""
+        names = [name for name, _ in self.columns]
+        rows = zip(*(values for _, values in self.columns), strict=True)
+        return [RespMap(list(zip(names, row, strict=True))) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
 class RespSet:
     """A set in RESP3, in RESP2 an array."""
 
@@ -145,6 +162,7 @@ Reply: TypeAlias = Union[
     Encoded,
     EncodedParts,
     RespMap,
+    RespMaps,
     RespSet,
     PerKey,
     Verbatim,

@@ -14,6 +14,7 @@ from crdtstream.commands.reply import (
     PerKey,
     Reply,
     RespMap,
+    RespMaps,
     Status,
 )
 from crdtstream.core.effects import EffectBatch, Record
@@ -212,6 +213,8 @@ def plain(reply: Reply | object) -> object:
             return {key.decode(): plain(value) for key, value in pairs}
         case RespMap(pairs):
             return {plain(key): plain(value) for key, value in pairs}
+        case RespMaps():
+            return plain(reply.maps())
         case Status(text):
             return text.decode()
         case bytes():
