@@ -124,6 +124,25 @@ class Pushes:
 NO_REPLY: Final = Pushes([])
 
 
+@dataclass(frozen=True, slots=True)
+class Several:
+    """RESP bytes of ``count`` replies, one behind the other, as of ``Encoded``."""
+
+    count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Reply of EXEC: an array of replies, some of them made together."""
+
+    parts: "list[Reply | Several]"
+
+    @property
+    def count(self) -> int:
+        return sum(one.count if isinstance(one, Several) else 1 for one in self.parts)
+
+
 class Null(Enum):
     """RESP2 knows two nulls; in RESP3 both are ``_``.  A bulk null is plain ``None``."""
 
@@ -169,6 +188,7 @@ Reply: TypeAlias = Union[
     Double,
     Push,
     Pushes,
+    Replies,
     CommandError,
     "list[Reply]",
     None,

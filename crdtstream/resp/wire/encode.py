@@ -17,10 +17,12 @@ from crdtstream.commands.reply import (
     PerKey,
     Push,
     Pushes,
+    Replies,
     Reply,
     RespMap,
     RespMaps,
     RespSet,
+    Several,
     Status,
     Verbatim,
 )
@@ -97,6 +99,13 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
     elif isinstance(reply, Pushes):
         for push in reply.pushes:
             encode(push, protocol, chunks)
+    elif isinstance(reply, Replies):
+        chunks.append(b"*%d\r\n" % reply.count)
+        for part in reply.parts:
+            if isinstance(part, Several):
+                chunks.append(part.data)
+            else:
+                encode(part, protocol, chunks)
     else:
         assert_never(reply)
 
