@@ -20,7 +20,7 @@ from crdtstream.core.size import Size
 FEED_BYTES: Final = Size(16 << 10, least=1)
 SLICE_APPENDS: Final = Size(256, least=1)
 # The expression has an alternative for each length: more of them would take longer to compile.
-SHORT_BYTES_MAX: Final = Size(63, least=1)
+SHORT_BYTES_MAX: Final = Size(255, least=1)
 SHORT_STRINGS_MAX: Final = Size(32, least=2)
 # Expressions that are kept, one for each number of strings; compiling one takes some milliseconds.
 EXPRESSIONS_MAX: Final = 16

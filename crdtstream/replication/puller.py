@@ -10,20 +10,31 @@ from typing import Final, TypeAlias
 import grpc
 
 from crdtstream.access.peer_calls import NAME_IS_WRONG, NOT_TRUSTED, PLAIN_CALLS, PeerCalls
+from crdtstream.core.ids import RegionId
+from crdtstream.core.size import Size
 from crdtstream.engine.engine import Engine
 from crdtstream.passwords import METADATA_KEY, NOT_SAID
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
-from crdtstream.region.links.messages import ToServer
+from crdtstream.region.links.messages import FromServer, ToServer
 from crdtstream.region.links.pull import Connect, HangUp, Over, Pull, PullAction, Send, Sleep
 from crdtstream.region.peers import PeersChange
 from crdtstream.replication.server import INCARNATIONS_KEY
-from crdtstream.replication.wire import BatchUnpacker, decode_response, encode_request
+from crdtstream.replication.sleeping import sleep_until
+from crdtstream.replication.wire import (
+    BatchUnpacker,
+    decode_response,
+    encode_request,
+    unpacked_bytes,
+)
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 
 Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.SyncRequest, pb.SyncResponse]"
 
+# A message with more than this is decoded in a thread: links send as much where one batch is that
+# large.
+ASIDE_BYTES: Final = Size(2 << 20, least=0)
 # Added to a message's batches by protobuf and compression at worst, generously.
 FRAMING_BYTES_MAX: Final = 1 << 20
 
@@ -182,9 +193,7 @@ class Puller:
         return self._pull.next(self._engine.now(), at, may_send=may_send)
 
     async def _sleep(self, until: float | None) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(None if until == math.inf else until):
-                await self._wake.wait()
+        await sleep_until(self._wake, None if until == math.inf else until)
 
     async def _send(self, call: Call, message: ToServer) -> None:
         # The call may be over; its reader hears why.
@@ -241,11 +250,24 @@ class Puller:
                 raise PeerError(pull.peer, "a message that cannot be read; is it a region node?")
             if message.WhichOneof("kind") == "batches":
                 pull.stats.bytes_wire += len(message.batches.zstd)
-            received = decode_response(pull.peer, message, self._unpacker)
+            received = await decoded(pull.peer, message, self._unpacker)
             pull.receive(received, self._engine.now(), loop.time())
             while not pull.may_read:
                 self._may_read.clear()
                 await self._may_read.wait()
+
+
+async def decoded(peer: RegionId, message: pb.SyncResponse, unpacker: BatchUnpacker) -> FromServer:
+    """``decode_response``; a large message, as of a transaction, is decoded beside the event loop.
+
+    Its bytes take tens of milliseconds for each MiB of entries, and clients are served meanwhile.
+
+    Raises:
+        PeerError: see there.
+    """
+    if unpacked_bytes(message) <= ASIDE_BYTES.value:
+        return decode_response(peer, message, unpacker)
+    return await asyncio.to_thread(decode_response, peer, message, unpacker)
 
 
 def _event_of(error: grpc.aio.AioRpcError) -> Failed | Refused:

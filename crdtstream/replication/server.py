@@ -1,7 +1,6 @@
 """Serving peers that pull: the loop of one gRPC call around the state machine ``Serve``."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Final, TypeAlias
 
@@ -16,6 +15,7 @@ from crdtstream.passwords import METADATA_KEY, NOT_SAID, do_passwords_differ
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Refusal, RefusalKind
 from crdtstream.region.links.serve import CUT_SECONDS, End, Read, Seek, Send, Serve, Sleep
+from crdtstream.replication.sleeping import sleep_until
 from crdtstream.replication.wire import BatchPacker, decode_ack, decode_open, encode_response
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import replication_pb2 as pb
@@ -156,9 +156,7 @@ class ReplicationService(rpc.ReplicationServicer):
                     serve.stats.bytes_wire += len(packed.batches.zstd)
                     await context.write(packed)
                 case Sleep(until):
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout_at(until):
-                            await wake.wait()
+                    await sleep_until(wake, until)
                 case End(reason):
                     if reason:
                         raise _CutOffError(reason)

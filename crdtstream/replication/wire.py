@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from crdtstream.core.clock import MutableVersionVector
 from crdtstream.core.effects import EffectBatch
-from crdtstream.core.frames import FrameError, FramePacker, unpack_frame
+from crdtstream.core.frames import FrameError, FramePacker, claimed_size, unpack_frame
 from crdtstream.core.ids import REGION_MAX, Millis, RegionId
 from crdtstream.core.size import Size
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
@@ -378,6 +378,14 @@ def encode_response(message: ToPuller, packer: BatchPacker) -> pb.SyncResponse:
             )
         case _:
             assert_never(message)
+
+
+def unpacked_bytes(message: pb.SyncResponse) -> int:
+    """Bytes of the batches of a message, as it claims; 0: it has none, or they are no frame."""
+    try:
+        return claimed_size(message.batches.zstd)
+    except FrameError:
+        return 0
 
 
 def decode_response(

@@ -1,5 +1,6 @@
 """Messages of a link are checked before the core sees them."""
 
+import asyncio
 import tracemalloc
 from array import array
 
@@ -13,7 +14,9 @@ from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import encode_batch
 from crdtstream.region.links.errors import PeerError
+from crdtstream.region.links.messages import Batches, Received
 from crdtstream.replication.appends import FEED_BYTES
+from crdtstream.replication.puller import ASIDE_BYTES, decoded
 from crdtstream.replication.wire import (
     BATCHES_MAX,
     COUNTED_BYTES,
@@ -22,6 +25,7 @@ from crdtstream.replication.wire import (
     BatchUnpacker,
     checked_batch,
     decode_open,
+    encode_response,
 )
 from crdtstream.v1 import effects_pb2, replication_pb2
 from tests.harness.messages import BatchFields
@@ -223,3 +227,32 @@ def test_words_of_an_open_are_bounded(field: str) -> None:
     setattr(opening, field, b"x" * (SAID_BYTES_MAX + 1))
     with pytest.raises(PeerError, match=f"{field}: 1048577 bytes are not within 1048576"):
         decode_open(opening)
+
+
+@pytest.mark.parametrize(("size", "is_beside"), [(100, False), (ASIDE_BYTES.value, True)])
+async def test_a_large_message_is_decoded_beside_the_event_loop(size: int, is_beside: bool) -> None:
+    encoded = batch_of(encode_fields([b"field", b"v" * size]))
+    message = encode_response(Batches([encoded]), BatchPacker())
+    unpacker = BatchUnpacker(R1, bytes_max=1 << 30)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    before = turns
+    received = await decoded(R2, message, unpacker)
+    assert (turns > before) is is_beside
+    counting.cancel()
+    assert isinstance(received, Received)
+    assert [one for _, one in received.batches] == [encoded]
+
+
+async def test_a_message_that_is_no_frame_is_refused_whatever_it_claims() -> None:
+    message = replication_pb2.SyncResponse(batches=replication_pb2.Batches(zstd=b"no frame"))
+    with pytest.raises(PeerError, match="zstd"):
+        await decoded(R2, message, BatchUnpacker(R1, bytes_max=1 << 30))
