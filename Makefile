@@ -27,7 +27,10 @@ FAST_ARGS ?=
 SEEDS ?= 10000
 SIM_SEEDS ?= 100000
 FUZZ_SECONDS ?= 3600
-# Folders whose tests start processes, or Java; test-fast leaves them out.
+# What answers commands and merges effects: tests in process, a minute of them.
+FAST_TESTS := $(addprefix tests/,commands core database membership region scenario)
+FAST_JOBS ?= 2
+# Folders whose tests start processes, or Java; other Pythons leave them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
 # Those of the sources and of the tests themselves.
@@ -108,8 +111,10 @@ lock:  ## write the versions that are installed here from now on: the newest tha
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
 	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
 
-test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: two to three minutes
-	$(BIN)/python -m pytest -q -m "not soak and not long and not live and not house" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
+IN_PROCESS := not soak and not long and not live and not house
+
+test-fast: $(DEV_STAMP) $(GENERATED)  ## tests of commands, merging, members and scenarios, in process: about a minute
+	$(BIN)/python -m pytest -q -m "$(IN_PROCESS)" $(call workers,$(FAST_JOBS)) $(FAST_TESTS) $(ARGS)
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
 	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
@@ -119,7 +124,7 @@ test-pythons:  ## fast and compiled tests and live regions on each other support
 
 # One Python's part of `make test-pythons`, in its own environment.
 test-python: $(DEV_STAMP) $(GENERATED) $(if $(shell command -v go),$(BIN)/toxiproxy-server)
-	$(MAKE) test-fast
+	$(BIN)/python -m pytest -q -m "$(IN_PROCESS)" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%)
 	$(MAKE) test-compiled COMPILED_TESTS="$(PYTHONS_COMPILED_TESTS)"
 	$(BIN)/python -m pytest -m "not soak and not long" tests/live/test_nodes.py
 
