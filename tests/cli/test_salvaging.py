@@ -26,7 +26,7 @@ def told(cut: int | None) -> Running:
 
 
 def origins(monkeypatch: pytest.MonkeyPatch, answers: Iterator[Running]) -> list[tuple[int, int]]:
-    """What is found in the folder of region 3: count and number of effects by origin."""
+    """Count and number of effects in the folder of region 3, by origin."""
     node = Node(3)
     for _ in range(WRITTEN):
         node.run("XADD x * f v")
