@@ -783,6 +783,19 @@ async def test_pending_entries_need_the_right_to_xpending() -> None:
     )
 
 
+async def test_consumers_of_a_group_are_shown_to_those_who_may_see_them() -> None:
+    shown = shown_with_pending()
+    shown.driven.ask("XREADGROUP", "GROUP", "g", "bob", "STREAMS", "orders", ">")
+    query = {"key": "orders", "group": "g"}
+    for right, is_there in (("+xpending", False), ("+xinfo", True)):
+        viewer = shown.user(right[1:], "+info", "+xpending", right, "~*")
+        page = (await shown.get("/console/pending", viewer, query=query)).text
+        assert ("2 consumers in region 1" in page) == is_there
+        # It is the consumer of nothing.
+        assert ("bob" in page) == is_there
+        assert ("never" in page) == is_there
+
+
 async def test_a_key_of_any_bytes_reaches_its_action() -> None:
     shown = Shown()
     key = b"\xff\x00<b>"
