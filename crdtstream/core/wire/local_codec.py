@@ -42,7 +42,7 @@ from crdtstream.v1 import local_pb2
 UNKNOWN: Final = Millis(0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Local:
     """The local part of a record.
 
@@ -54,10 +54,22 @@ class Local:
             changes.
     """
 
-    changes: Sequence[tuple[int, LocalChange]] = ()
-    arrived: Millis = UNKNOWN
-    appended: Sequence[Millis] = ()
-    merged: Merged | None = None
+    changes: Final[Sequence[tuple[int, LocalChange]]]
+    arrived: Final[Millis]
+    appended: Final[Sequence[Millis]]
+    merged: Final[Merged | None]
+
+    def __init__(
+        self,
+        changes: Sequence[tuple[int, LocalChange]] = (),
+        arrived: Millis = UNKNOWN,
+        appended: Sequence[Millis] = (),
+        merged: Merged | None = None,
+    ) -> None:
+        self.changes = changes
+        self.arrived = arrived
+        self.appended = appended
+        self.merged = merged
 
 
 def encode_local(local: Local) -> bytes:
