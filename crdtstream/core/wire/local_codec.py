@@ -25,6 +25,7 @@ from crdtstream.core.effects import (
     Start,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.wire.by_hand import changes_by_hand
 from crdtstream.core.wire.codec import (
     BatchError,
     checked_region,
@@ -74,6 +75,10 @@ class Local:
 
 def encode_local(local: Local) -> bytes:
     """Encode the local part of a record."""
+    if local.merged is None and not local.appended:
+        short = changes_by_hand(local.changes, local.arrived)
+        if short is not None:
+            return short
     message = local_pb2.LocalChanges(
         changes=[_encode_change(after_n, change) for after_n, change in local.changes],
         arrived_ms=local.arrived,
