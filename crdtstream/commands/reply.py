@@ -65,6 +65,23 @@ class RespMap:
 
 
 @dataclass(frozen=True, slots=True)
+class RespMaps:
+    """A list of maps with the same keys, column by column: of thousands each costs little.
+
+    Attributes:
+        columns: of each key its name, and its value in each map.
+    """
+
+    columns: "list[tuple[bytes, list[Reply]]]"
+
+    def maps(self) -> "list[RespMap]":
+        """The same, one by one."""
+        names = [name for name, _ in self.columns]
+        rows = zip(*(values for _, values in self.columns), strict=True)
+        return [RespMap(list(zip(names, row, strict=True))) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
 class RespSet:
     """A set in RESP3, in RESP2 an array."""
 
@@ -111,6 +128,25 @@ class Pushes:
 
 # Nothing is sent at all (SHUTDOWN).
 NO_REPLY: Final = Pushes([])
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """RESP bytes of ``count`` replies, one behind the other, as of ``Encoded``."""
+
+    count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Reply of EXEC: an array of replies, some of them made together."""
+
+    parts: "list[Reply | Several]"
+
+    @property
+    def count(self) -> int:
+        return sum(one.count if isinstance(one, Several) else 1 for one in self.parts)
 
 
 class Null(Enum):
@@ -167,12 +203,14 @@ Reply: TypeAlias = Union[
     Encoded,
     EncodedParts,
     RespMap,
+    RespMaps,
     RespSet,
     PerKey,
     Verbatim,
     Double,
     Push,
     Pushes,
+    Replies,
     CommandError,
     "list[Reply]",
     None,

@@ -171,12 +171,6 @@ class Replica:
             return None
         return self._streams.get(key)
 
-    def streams_of(self, keys: Sequence[bytes]) -> list[Stream | None]:
-        """As ``stream``, of each of many."""
-        if self._due:
-            return [self.stream(key) for key in keys]
-        return list(map(self._streams.get, keys))
-
     def held_stream(self, key: bytes) -> Stream | None:
         """As ``stream``, and also one that has expired and was not deleted yet.
 

@@ -630,6 +630,12 @@ class Database:
         if images:
             raise ColdError(list(images))
 
+    def run_queue(
+        self, session: Session, now: Millis, queue: Sequence[tuple[Handler, list[bytes]]]
+    ) -> Reply:
+        """Run the commands of a transaction."""
+        return self.runs.call_queued(session, now, queue)
+
     def run_queued(
         self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
     ) -> Reply:

@@ -5,12 +5,13 @@ of quick ones, a bound on what lags, clients that wait for the stream or watch i
 ``call`` of the database checks and does for each of them is the same for all, and done once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, cast
 
 from crdtstream.commands.groups.pending import xack
 from crdtstream.commands.groups.xack_run import XackRun, xack_run
+from crdtstream.commands.reply import Replies, Reply, Several
 from crdtstream.commands.streams.mixed_run import MixedRun, fitting, mixed_run
 from crdtstream.commands.streams.range import xdel
 from crdtstream.commands.streams.xadd import xadd
@@ -23,6 +24,7 @@ from crdtstream.core.size import Size
 from crdtstream.database.acl.users import User, Users
 from crdtstream.database.admission import Fullness, Pause, WriteLimit
 from crdtstream.database.dispatch import Dispatch
+from crdtstream.database.queued import Queued, run_at
 from crdtstream.database.serving import Serving
 from crdtstream.database.session import Handler, Session, Talk
 from crdtstream.database.statistics import SAMPLES_MAX
@@ -60,6 +62,11 @@ class Host(Protocol):
 
     def has_room_in_batch(self, size: int) -> bool:
         """True if the open batch can take ``size`` more bytes without being closed."""
+
+    def run_queued(
+        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    ) -> Reply:
+        """Run a command of a transaction."""
 
 
 class Runs:
@@ -218,6 +225,56 @@ class Runs:
         if ns >= host.slow_ns and host.on_slow is not None:
             host.on_slow(session, handler, next(run.requests()), ns)
         return replies
+
+    # --- Transactions -------------------------------------------------------------------------
+
+    def call_queued(self, session: Session, now: Millis, queue: Sequence[Queued]) -> Reply:
+        """Call the commands of a transaction, XADDs in runs; EXEC's reply."""
+        host = self._host
+        parts: list[Reply | Several] = []
+        at = has_runs = 0
+        while at < len(queue):
+            run = self._queued_run(session, now, queue, at)
+            ends = at + (1 if run is None else len(run))
+            begins = at
+            while at < ends:
+                # The command before may have made the stream.
+                part = None if run is None else self._queued_part(run, at - begins, now)
+                if part is None:
+                    handler, argv = queue[at]
+                    parts.append(host.run_queued(handler, session, now, argv))
+                    at += 1
+                else:
+                    parts.append(Several(len(part), self.call(session, now, part)))
+                    at += len(part)
+                    has_runs = 1
+        return Replies(parts) if has_runs else cast("list[Reply]", parts)
+
+    def _queued_run(
+        self, session: Session, now: Millis, queue: Sequence[Queued], at: int
+    ) -> XaddRun | MixedRun | None:
+        handler, argv = queue[at]
+        if handler.on_replica is not xadd or argv[2] != b"*" or self._host.full is not None:
+            return None
+        run = run_at(queue, at)
+        return None if run is None or self._handler_of(session, now, run) is None else run
+
+    def _queued_part(
+        self, run: XaddRun | MixedRun, start: int, now: Millis
+    ) -> XaddRun | MixedRun | None:
+        """The part of a run from a command on that may be called as one; None: that command is
+        called by itself."""
+        replica = self._host.replica
+        if isinstance(run, XaddRun):
+            if not fits(replica, now, run):
+                return None
+            return run.behind(start) if start else run
+        streams = fitting(replica, run, start, None)
+        if not streams:
+            return None
+        part = run.part(start, start + len(streams))
+        part.streams = streams
+        return part
 
 
 def _may_call(user: User, handler: Handler, run: Run) -> bool:

@@ -6,7 +6,7 @@ change makes their transactions fail.
 Source: redis.io/docs/latest/develop/using-commands/transactions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from crdtstream.commands.command import documented
@@ -40,10 +40,10 @@ class Host(Protocol):
     def unreadable(self, reason: str) -> CommandError:
         """The error of a command whose entries cannot be read from disk."""
 
-    def run_queued(
-        self, handler: Handler, session: Session, now: Millis, argv: list[bytes]
+    def run_queue(
+        self, session: Session, now: Millis, queue: Sequence[tuple[Handler, list[bytes]]]
     ) -> Reply:
-        """Run a queued command; one that would block answers as if its time were over."""
+        """Run queued commands; one that would block answers as if its time were over."""
 
 
 class Transactions:
@@ -128,6 +128,7 @@ class Transactions:
                 are more than one batch may be.
         """
         queue, broken, dirty = session.queue, session.queue_broken, session.dirty
+        queue_bytes = session.queue_bytes
         if queue is None:
             raise CommandError("ERR EXEC without MULTI")
         self.end(session)
@@ -139,7 +140,7 @@ class Transactions:
             raise CommandError(
                 f"EXECABORT Transaction discarded because of: MISCONF {self._host.fault}"
             )
-        if sum(len(word) for _, argv in queue for word in argv) > TRANSACTION_BYTES_MAX.value:
+        if queue_bytes > TRANSACTION_BYTES_MAX.value:
             raise CommandError(
                 "EXECABORT Transaction discarded because of: more than "
                 f"{TRANSACTION_BYTES_MAX.value >> 20} MiB of arguments; divide it"
@@ -149,9 +150,7 @@ class Transactions:
             # What one command did may have another one read what was not looked for.  If that
             # cannot be read, the other one answers an error.
             with self._host.replica.residency.in_place():
-                return [
-                    self._host.run_queued(handler, session, now, argv) for handler, argv in queue
-                ]
+                return self._host.run_queue(session, now, queue)
         finally:
             session.in_exec = False
 

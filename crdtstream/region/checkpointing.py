@@ -10,6 +10,10 @@ when  a restart would take ``REPLAY_US_MAX`` to replay the log, and checkpoints 
       time at most
 or    it would take ``REPLAY_US_QUIET``, and nothing was written for ``QUIET_MS``: then the data can
       leave memory, too
+
+Links must not outrun a checkpoint: a restart would read all that they bring meanwhile.  So while
+one is late, they rest for ``LATE_REST_MS`` after each run of batches.  They never stop: a
+checkpoint of many streams may take minutes.
 """
 
 from collections.abc import Callable
@@ -17,6 +21,7 @@ from typing import Final
 
 from crdtstream.core.ids import Millis
 from crdtstream.core.size import Size
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.events import Signal
 from crdtstream.region.tick import Tick
 
@@ -32,6 +37,8 @@ REST: Final = Size(9, least=0)
 # A checkpoint is late when the log has grown to this many times the size that makes one due: a
 # restart would have to read all that.
 LATE: Final = Size(2, least=1)
+# A run of batches takes some 4 ms (``links.RUN_NS``), so links get a tenth of the time.
+LATE_REST_MS: Final = Size(40, least=1)
 
 
 def refusal_of_log_bytes(log_bytes: int) -> str | None:
@@ -63,7 +70,7 @@ class Checkpointing:
         is_supported: something writes checkpoints here.
     """
 
-    def __init__(self, tick: Tick, *, now: Millis) -> None:
+    def __init__(self, tick: Tick, deadlines: Deadlines, *, now: Millis) -> None:
         self.log_bytes = LOG_BYTES_DEFAULT
         self.interval_s = INTERVAL_S_DEFAULT
         self.on_wanted: Callable[[], None] = _nobody_asks
@@ -83,6 +90,8 @@ class Checkpointing:
         # The last record of the log at the last look, and the time since when it is the last.
         self._last_seq, self._last_ms = 0, now
         self._is_wanted = False
+        # When links may apply the next run of batches; not set: now.
+        self._rest = deadlines.new()
 
     def want(self) -> None:
         """Ask for one.  If one is under way another follows, as it may not have all."""
@@ -116,8 +125,23 @@ class Checkpointing:
 
     @property
     def holds_links(self) -> bool:
-        """True if batches of peers wait for the one under way, so that they cannot outrun it."""
+        """True if batches of peers wait a little, so that they cannot outrun the one under way."""
+        return self._rest.at is not None and self._slows_links
+
+    @property
+    def _slows_links(self) -> bool:
         return self.is_late and self.is_coming
+
+    def note_applied(self, now: Millis) -> None:
+        """Note that links applied a run of batches."""
+        if self._slows_links:
+            self._rest.set(Millis(now + LATE_REST_MS.value))
+
+    def pass_time(self, now: Millis) -> None:
+        rests_until = self._rest.at
+        # A clock that was set back makes no rest longer.
+        if rests_until is not None and not rests_until - LATE_REST_MS.value <= now < rests_until:
+            self._rest.set(None)
 
     def is_due(self, now: Millis, *, seq: int, grown_bytes: int) -> bool:
         """True if one is to begin now.

@@ -6,6 +6,7 @@
     bound of lag           –  │              a tick ends while a bound is set
     cold reads             –  ├─ earliest    reading failed, and the rest has ended
     bid                    –  │   = 5 000    it is sent, or ends
+    rest of links          –  │      │       batches are applied while a checkpoint is late
     effect, joining,   7 250  │      │       the membership looked at what is under way
     wishes, seal           –  ┘      │
                                      v
@@ -13,7 +14,7 @@
 
 A part sets its deadline itself, when what it waits for begins, changes or ends.  Setting one
 compares two numbers.  Only if the earliest deadline moves to a later time, or ends, all of them
-are looked at: there are eight.  A heap would need as many steps to find an overwritten entry, and
+are looked at: there are nine.  A heap would need as many steps to find an overwritten entry, and
 would keep it until then (``docs/decisions/a-table-of-deadlines.md``).
 
 Clients that wait and keys that expire are thousands.  They have heaps of their own, in the

@@ -1,6 +1,6 @@
 """Holding: the reasons for which batches of peers wait in their inboxes.
 
-    a checkpoint is late                             ┐
+    a checkpoint is late, and a run was just applied ┐
     memory is full, and data are about to leave it   │
     a state is taken over, or a key is repaired      ├──> nothing is applied, and links read no more
     the folder does not have yet what was heard      │

@@ -358,12 +358,13 @@ class Region:
         """Apply what peers sent, for a few milliseconds; ``Ready.applies`` says if more waits.
 
         It rests while the disk refuses or cannot keep up, as what is applied must be logged.  It
-        also rests while memory is full and being freed, or while a checkpoint is late.  Links read
-        nothing more then.
+        also rests while memory is full and being freed, and most of the time while a checkpoint is
+        late.  Links read nothing more then.
         """
         if not (self.tick.may_apply and self._may_apply()):
             return
         if self.links.apply(now):
+            self.checkpointing.note_applied(now)
             self.opening.note_time(now)
             self.clients.settle(now)
             self.clients.settle_acks(now)
@@ -688,6 +689,7 @@ class Region:
         """Act on the time: keys expire, blocked commands end."""
         self.opening.note_time(now)
         self.cold.pass_time(now)
+        self.checkpointing.pass_time(now)
         self.clients.expire(now)
         self.staleness.pass_time(now)
         self.numbering.bidding.look(now)

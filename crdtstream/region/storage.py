@@ -27,7 +27,7 @@ class Storage:
         replica, tick, limits, now = ground.replica, ground.tick, ground.limits, ground.now
         self.outstanding = Outstanding(seq, replica.vv, records_max=limits.commit_queue_records_max)
         self.retention = Retention(ground.peers, now=now)
-        self.checkpointing = Checkpointing(tick, now=now)
+        self.checkpointing = Checkpointing(tick, ground.deadlines, now=now)
         self.durability = Durability()
         self.memory = MemoryBound(self.checkpointing)
         self.disk = DiskBound(tick, self.checkpointing, self.outstanding)

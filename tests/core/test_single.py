@@ -1,4 +1,8 @@
-"""The image of a macro node with one entry: the same bytes as the general way makes of it."""
+"""Few entries have a short way: it makes the same bytes as the general one.
+
+The image of a macro node with one entry, and the digest of entries that are each alone in their
+block.
+"""
 
 import random
 
@@ -6,6 +10,13 @@ import pytest
 
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
+from crdtstream.core.lanes.blocks import (
+    DIGEST_MASK,
+    LONG,
+    digest_of_block,
+    short_pieces,
+    sum_of,
+)
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
@@ -42,6 +53,18 @@ def check(node: MacroNode) -> None:
 @pytest.mark.parametrize("seq", SEQS)
 def test_one_entry_has_the_image_that_any_number_of_them_would_have(seq: int, length: int) -> None:
     check(one_node((make_id(1_700_000_000_000, seq), 300, length)))
+
+
+def test_entries_alone_in_their_blocks_have_the_digest_of_the_general_way() -> None:
+    draw = random.Random(7)
+    for _ in range(200):
+        ns = sorted(draw.sample(range(1, 4_000), draw.randrange(1, 9)))
+        entries = [(make_id(100 + n, draw.getrandbits(30)), n, draw.randrange(LONG)) for n in ns]
+        node = one_node(*entries)
+        if len(ns) > 2:
+            node.remove(1, 2)
+        pieces = [piece for _, piece in short_pieces(node.columns)]
+        assert sum_of(node.columns) == sum(digest_of_block([one]) for one in pieces) & DIGEST_MASK
 
 
 def test_random_nodes_with_one_entry_have_the_image_of_the_general_way() -> None:

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 
 import hiredis
 
@@ -12,8 +13,11 @@ from crdtstream.commands.reply import (
     Encoded,
     EncodedParts,
     PerKey,
+    Replies,
     Reply,
     RespMap,
+    RespMaps,
+    Several,
     Status,
 )
 from crdtstream.core.effects import EffectBatch, Record
@@ -212,6 +216,10 @@ def plain(reply: Reply | object) -> object:
             return {key.decode(): plain(value) for key, value in pairs}
         case RespMap(pairs):
             return {plain(key): plain(value) for key, value in pairs}
+        case RespMaps():
+            return plain(reply.maps())
+        case Replies():
+            return list(chain.from_iterable(map(_replies, reply.parts)))
         case Status(text):
             return text.decode()
         case bytes():
@@ -220,6 +228,14 @@ def plain(reply: Reply | object) -> object:
             return [plain(item) for item in reply]
         case _:
             return reply
+
+
+def _replies(part: Reply | Several) -> list[object]:
+    if not isinstance(part, Several):
+        return [plain(part)]
+    reader = hiredis.Reader()
+    reader.feed(part.data)
+    return [plain(reader.gets()) for _ in range(part.count)]
 
 
 def _entries(data: bytes) -> object:

@@ -42,7 +42,7 @@ RETAINING: Final = (
         "crdtstream/region/holding.py",
         "            or self._checkpointing.holds_links\n",
         "",
-        (ROOM + "test_batches_of_other_regions_wait_for_a_late_checkpoint",),
+        (ROOM + "test_links_rest_after_each_run_while_a_checkpoint_is_late",),
         "a restart reads all that was pulled while the first checkpoint was written",
     ),
 )

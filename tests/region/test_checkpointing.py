@@ -10,12 +10,13 @@ from crdtstream.region.checkpointing import (
     REST,
     Checkpointing,
 )
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.events import Signal
 from crdtstream.region.tick import Tick
 
 
 def begun(now: int = 1_000, tick: Tick | None = None) -> Checkpointing:
-    checkpointing = Checkpointing(tick or Tick(), now=Millis(now))
+    checkpointing = Checkpointing(tick or Tick(), Deadlines(), now=Millis(now))
     checkpointing.log_bytes, checkpointing.interval_s = 100, 60
     return checkpointing
 

@@ -1,5 +1,7 @@
 """maxmemory and maxdisk: what leaves, what is refused, what goes on."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.checkpointing import Checkpointing
+from crdtstream.region.checkpointing import LATE_REST_MS, Checkpointing
+from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.room import OOM, SPARE_BYTES, Account, MemoryBound
 from crdtstream.region.tick import Tick
 from crdtstream.region.tuning import tunables_of
@@ -110,7 +113,7 @@ def test_cold_data_leave_before_anything_is_refused() -> None:
         asked.append(size)
         return size
 
-    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
+    bound = MemoryBound(Checkpointing(Tick(), Deadlines(), now=Millis(0)))
     bound.maxmemory, bound.evict = 3_200, evict
     bound.look(took(3_100))
     assert (asked, bound.is_full) == ([], False)
@@ -126,7 +129,7 @@ def test_cold_data_leave_before_anything_is_refused() -> None:
 
 
 def test_writers_wait_for_what_leaves_a_turn_at_a_time_and_do_not_run_ahead_of_it() -> None:
-    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
+    bound = MemoryBound(Checkpointing(Tick(), Deadlines(), now=Millis(0)))
     bound.maxmemory, bound.evict, bound.has_more = 3_200, lambda _size: 1, lambda: True
     fullness = []
     for size in (3_150, 3_201, 3_301, 3_302, 3_050, 2_990):
@@ -155,7 +158,7 @@ def test_a_checkpoint_is_asked_for_when_it_lets_data_leave() -> None:
     cold=st.integers(0, 10_000),
 )
 def test_evictable_memory_never_causes_a_refusal(maxmemory: int, fixed: int, cold: int) -> None:
-    bound = MemoryBound(Checkpointing(Tick(), now=Millis(0)))
+    bound = MemoryBound(Checkpointing(Tick(), Deadlines(), now=Millis(0)))
     bound.maxmemory, bound.evict = maxmemory, lambda size: min(size, cold)
     bound.look(took(fixed + cold, cold))
     assert bound.is_full == (fixed > maxmemory)
@@ -246,31 +249,81 @@ def test_batches_of_other_regions_wait_while_memory_is_being_freed() -> None:
     assert len(pull.inbox) == 0
 
 
-def test_batches_of_other_regions_wait_for_a_late_checkpoint() -> None:
-    driven = Driven(make_region(1, {2: "r2"}))
-    other = Driven(make_region(2))
-    region, checkpointing = driven.region, driven.region.checkpointing
+def late(driven: Driven, *, grown_bytes: int = 201) -> None:
+    """A checkpoint is under way, and the log has grown beyond what makes it late."""
+    checkpointing = driven.region.checkpointing
     checkpointing.is_supported, checkpointing.log_bytes = True, 100
-    other.ask("XADD", "s", "*", "f", "v")
-    encoded = other.log[-1].batch
-    assert encoded is not None
-    region.links.pulls[R2].inbox.offer(decode_batch(encoded), encoded)
-    region.tick.may_apply = True
-
-    checkpointing.grown_bytes = 201
-    assert driven.end_tick().applies, "none is under way: it would be waited for in vain"
     checkpointing.note_begun(driven.now)
-    checkpointing.grown_bytes = 200
-    assert driven.end_tick().applies
-    checkpointing.grown_bytes = 201
-    assert not driven.end_tick().applies
-    region.apply_arrivals(driven.now)
-    assert R2 not in region.replica.vv
-    checkpointing.grown_bytes -= 150
+    checkpointing.grown_bytes = grown_bytes
+
+
+def arriving(driven: Driven) -> Callable[[], None]:
+    """A function by which the next batch of region 2 comes."""
+    other = Driven(make_region(2))
+
+    def arrive() -> None:
+        other.ask("XADD", "s", "*", "f", "v")
+        encoded = other.log[-1].batch
+        assert encoded is not None
+        driven.region.links.pulls[R2].inbox.offer(decode_batch(encoded), encoded)
+        driven.region.tick.may_apply = True
+
+    return arrive
+
+
+def applies(driven: Driven) -> bool:
+    """End the tick, and apply what the region asks for; return True if that was anything."""
+    before = driven.region.replica.vv.get(R2, 0)
+    if driven.end_tick().applies:
+        driven.region.apply_arrivals(driven.now)
+    return driven.region.replica.vv.get(R2, 0) > before
+
+
+def test_links_rest_after_each_run_while_a_checkpoint_is_late() -> None:
+    driven = Driven(make_region(1, {2: "r2"}))
+    region, arrive = driven.region, arriving(driven)
+    late(driven)
+    arrive()
+    assert applies(driven)
+    for _ in range(3):
+        arrive()
+        assert not applies(driven)
+        deadline = driven.end_tick().deadline
+        assert deadline == driven.now + LATE_REST_MS.value
+        driven.clock = deadline
+        region.pass_time(driven.now)
+        assert applies(driven), "nothing else has to open a tick"
+    region.checkpointing.grown_bytes -= 150
+    region.checkpointing.note_written(0, driven.now, size_bytes=1)
+    arrive()
+    assert applies(driven), "the rest ends with the checkpoint"
+
+
+def test_links_do_not_rest_while_the_checkpoint_is_in_time_or_none_is_under_way() -> None:
+    driven = Driven(make_region(1, {2: "r2"}))
+    checkpointing, arrive = driven.region.checkpointing, arriving(driven)
+    late(driven, grown_bytes=200)
+    for _ in range(3):
+        arrive()
+        assert applies(driven)
     checkpointing.note_written(0, driven.now, size_bytes=1)
-    assert driven.end_tick().applies
-    region.apply_arrivals(driven.now)
-    assert region.replica.vv[R2] == 1
+    checkpointing.grown_bytes = 201
+    for _ in range(3):
+        arrive()
+        assert applies(driven), "none is under way: it would be waited for in vain"
+
+
+def test_a_clock_that_is_set_back_makes_no_rest_longer() -> None:
+    driven = Driven(make_region(1, {2: "r2"}))
+    arrive = arriving(driven)
+    late(driven)
+    arrive()
+    assert applies(driven)
+    arrive()
+    driven.clock -= 500
+    assert not applies(driven)
+    driven.region.pass_time(driven.now)
+    assert applies(driven)
 
 
 @pytest.mark.parametrize("supported", [False, True])

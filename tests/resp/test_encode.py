@@ -11,6 +11,7 @@ from crdtstream.commands.reply import (
     PerKey,
     Reply,
     RespMap,
+    RespMaps,
     Status,
     Verbatim,
 )
@@ -40,6 +41,9 @@ def encoded(reply: Reply, protocol: int) -> bytes:
         (Encoded(b"*1\r\n:7\r\n"), b"*1\r\n:7\r\n", None),
         (RespMap([]), b"*0\r\n", b"%0\r\n"),
         (RespMap([(b"k", 1)]), b"*2\r\n$1\r\nk\r\n:1\r\n", b"%1\r\n$1\r\nk\r\n:1\r\n"),
+        (RespMaps([(b"k", []), (b"l", [])]), b"*0\r\n", None),
+        (RespMaps([(b"k", [1, 2])]), b"*2\r\n*2\r\n$1\r\nk\r\n:1\r\n*2\r\n$1\r\nk\r\n:2\r\n",
+         b"*2\r\n%1\r\n$1\r\nk\r\n:1\r\n%1\r\n$1\r\nk\r\n:2\r\n"),
         (PerKey([(b"s", Encoded(b"*0\r\n"))]), b"*1\r\n*2\r\n$1\r\ns\r\n*0\r\n",
          b"%1\r\n$1\r\ns\r\n*0\r\n"),
         (PerKey([(b"s", 1), (b"s", 2)]), b"*2\r\n*2\r\n$1\r\ns\r\n:1\r\n*2\r\n$1\r\ns\r\n:2\r\n",
@@ -53,6 +57,19 @@ def encoded(reply: Reply, protocol: int) -> bytes:
 def test_a_reply_has_these_bytes(reply: Reply, resp2: bytes, resp3: bytes | None) -> None:
     assert encoded(reply, 2) == resp2
     assert encoded(reply, 3) == (resp2 if resp3 is None else resp3)
+
+
+def test_maps_by_columns_are_as_one_by_one() -> None:
+    columns: list[tuple[bytes, list[Reply]]] = [
+        (b"name", [b"a", b"", b"c\r\n"]),
+        (b"read", [7, None, -1]),
+        (b"pending", [Encoded(b"*0\r\n"), Encoded(b":1\r\n"), Encoded(b"*1\r\n:1\r\n")]),
+        (b"count", [0, 1 << 63, 3]),
+    ]
+    maps: list[Reply] = [*RespMaps(columns).maps()]
+    assert len(maps) == 3
+    for protocol in (2, 3):
+        assert encoded(RespMaps(columns), protocol) == encoded(maps, protocol)
 
 
 def test_line_ends_do_not_break_an_error_line() -> None:

@@ -119,6 +119,22 @@ def test_every_change_of_a_key_is_in_the_next_checkpoint(line: str) -> None:
     assert node.digest == before
 
 
+def test_entries_of_another_region_are_in_the_next_checkpoint() -> None:
+    node, other = nodes_of(1, 2)
+    other.run("XADD k 1-1 f v", "XADD l 1-1 f v", "XADD k 2-1 f v")
+    node.pull(other)
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    other.run("XADD k 3-1 f v", "XADD l 3-1 f v", "XADD k 4-1 f v", "XDEL k 4-1")
+    node.pull(other)
+    before = node.digest
+    node.cut()
+    node.checkpoints.finish(node.replica)
+    node.restart()
+    assert node.digest == before
+    assert node("XADD k 4-1 f v") == other("XADD k 4-1 f v")
+
+
 def test_a_window_goes_from_its_image_with_the_stream() -> None:
     """The key has expired, and stayed for a group that was made meanwhile; its window is empty."""
     node, other = nodes_of(1, 2)

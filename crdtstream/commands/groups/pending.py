@@ -92,14 +92,15 @@ def _summary(group: Group) -> Reply:
     if not total:
         return [0, None, None, Null.ARRAY]
     pels = [progress.pel for progress in group.lanes.values() if progress.pel]
-    consumers: list[Reply] = [
-        [name, b"%d" % consumer.pending_count]
-        for name, consumer in group.consumers.items()
-        if consumer.pending_count
+    consumers = group.consumers
+    owners: list[Reply] = [
+        [name, b"%d" % consumers[name].pending_count]
+        for name in consumers
+        if consumers[name].pending_count
     ]
     lowest = min(pel.first_id for pel in pels)
     highest = max(pel.last_id for pel in pels)
-    return [total, format_id(lowest), format_id(highest), consumers]
+    return [total, format_id(lowest), format_id(highest), owners]
 
 
 def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes] | None:

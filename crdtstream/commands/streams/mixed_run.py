@@ -92,8 +92,11 @@ def fitting(
     seq_max = U64_MAX - SEQ_STRIDE * (len(run) + 1)
     floor_of = replica.floor_of if replica.has_floors else None
     found: list[Stream] = []
-    keys = run.keys[start:]
-    for key, stream in zip(keys, replica.streams_of(keys), strict=True):
+    keys, stream_of = run.keys, replica.stream
+    # No further than to the first key that does not fit: the look begins again behind it.
+    for at in range(start, len(keys)):
+        key = keys[at]
+        stream = stream_of(key)
         if is_seen is not None and is_seen(key):
             break
         # A string may be there; what is left of an expired stream has to be deleted first.

@@ -9,7 +9,7 @@ from typing import Final
 from crdtstream.commands.arguments import integer
 from crdtstream.commands.lookup import group_of, stream_or_error
 from crdtstream.commands.pending_rows import bulk, rows
-from crdtstream.commands.reply import Encoded, Reply, RespMap
+from crdtstream.commands.reply import Encoded, Reply, RespMap, RespMaps
 from crdtstream.commands.streams.entries import encode_entry, encode_from
 from crdtstream.commands.streams.idempotent_xadd import window_facts
 from crdtstream.commands.streams.newer_fields import known_to
@@ -17,7 +17,7 @@ from crdtstream.commands.subcommands import bad_subcommand, help_reply
 from crdtstream.core.groups.entries_read import lane_lag
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Alike, Consumer, Nack
-from crdtstream.core.ids import Millis, format_id
+from crdtstream.core.ids import ID_MIN, Millis, StreamId, format_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.redis_version import RedisVersion
 from crdtstream.core.replica import Replica
@@ -35,6 +35,7 @@ HELP: Final = (
 )
 
 FULL_COUNT_DEFAULT: Final = 10
+_NO_ROWS: Final = Encoded(b"*0\r\n")
 
 
 # --- STREAM -------------------------------------------------------------------------------------
@@ -110,17 +111,15 @@ def _full_parts(
 def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[bytes, Reply]]:
     group = stream.groups[name]
     pending = rows(group.pending_spans(), group.pending, _pending_facts, count=limit)
-    consumers: list[Reply] = [
-        _consumer_full(consumer, limit) for consumer in group.consumers.values()
-    ]
+    position, read, behind = _read_facts(stream, group)
     return [
         (b"name", name),
-        (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
-        (b"entries-read", group.entries_read(stream.lanes)),
-        (b"lag", lag(stream, group)),
+        (b"last-delivered-id", format_id(position)),
+        (b"entries-read", read),
+        (b"lag", behind),
         (b"pel-count", group.pending_count),
         (b"pending", pending),
-        (b"consumers", consumers),
+        (b"consumers", _consumers_full(group, limit)),
         (b"nacked-count", group.unowned_count),
     ]
 
@@ -139,17 +138,29 @@ def owner_name(nack: Nack | Alike) -> bytes:
     return b"" if nack.consumer is None else nack.consumer.name
 
 
-def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
-    pending = rows(consumer.spans(), consumer.nacks, _own_facts, count=limit)
-    return RespMap(
+def _consumers_full(group: Group, limit: int | None) -> Reply:
+    consumers = _by_name(group)
+    return RespMaps(
         [
-            (b"name", consumer.name),
-            (b"seen-time", consumer.seen_ms),
-            (b"active-time", -1 if consumer.active_ms is None else consumer.active_ms),
-            (b"pel-count", consumer.pending_count),
-            (b"pending", pending),
+            (b"name", [one.name for one in consumers]),
+            (b"seen-time", [one.seen_ms for one in consumers]),
+            (b"active-time", [-1 if one.active_ms is None else one.active_ms for one in consumers]),
+            (b"pel-count", [one.pending_count for one in consumers]),
+            (
+                b"pending",
+                [_own_pending(one, limit) if one.pending_count else _NO_ROWS for one in consumers],
+            ),
         ]
     )
+
+
+def _by_name(group: Group) -> list[Consumer]:
+    # The values of a sorted dictionary are made by a call each.
+    return list(map(group.consumers.__getitem__, group.consumers))
+
+
+def _own_pending(consumer: Consumer, limit: int | None) -> Encoded:
+    return rows(consumer.spans(), consumer.nacks, _own_facts, count=limit)
 
 
 # --- GROUPS and CONSUMERS -----------------------------------------------------------------------
@@ -157,33 +168,47 @@ def _consumer_full(consumer: Consumer, limit: int | None) -> Reply:
 
 def lag(stream: Stream, group: Group) -> int | None:
     """Redis's lag, summed over the lanes; None if one lane's is unknown."""
-    total = 0
-    for region, lane in stream.lanes.items():
-        if not lane.length:
-            continue
-        behind = lane_lag(group.progress(region), lane, stream.last_ids[region].id)
-        if behind is None:
-            return None
-        total += behind
-    return total
+    return _read_facts(stream, group)[2]
+
+
+def _read_facts(stream: Stream, group: Group) -> tuple[StreamId, int | None, int | None]:
+    """The last-delivered ID, entries-read, and the lag.
+
+    A lane that the group has not read yet has its progress made for each question, so all is asked
+    of it at once: there may be thousands of groups.
+    """
+    lanes = stream.lanes
+    if not lanes:
+        return group.last_delivered_id(lanes), group.entries_read(lanes), 0
+    position = ID_MIN
+    read: int | None = 0
+    behind: int | None = 0
+    for region, lane in lanes.items():
+        progress = group.progress(region)
+        position = max(position, progress.last_delivered)
+        if read is not None:
+            counted = progress.entries_read
+            read = None if counted is None else read + counted
+        if behind is not None and lane.length:
+            more = lane_lag(progress, lane, stream.last_ids[region].id)
+            behind = None if more is None else behind + more
+    return position, read, behind
 
 
 def show_groups(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO GROUPS key: by name; pending and positions are this region's."""
     stream = stream_or_error(replica, argv[2])
-    return [_group_facts(stream, name) for name in sorted(stream.groups)]
-
-
-def _group_facts(stream: Stream, name: bytes) -> Reply:
-    group = stream.groups[name]
-    return RespMap(
+    names = sorted(stream.groups)
+    groups = [stream.groups[name] for name in names]
+    facts = [_read_facts(stream, group) for group in groups]
+    return RespMaps(
         [
-            (b"name", name),
-            (b"consumers", len(group.consumers)),
-            (b"pending", group.pending_count),
-            (b"last-delivered-id", format_id(group.last_delivered_id(stream.lanes))),
-            (b"entries-read", group.entries_read(stream.lanes)),
-            (b"lag", lag(stream, group)),
+            (b"name", [*names]),
+            (b"consumers", [len(group.consumers) for group in groups]),
+            (b"pending", [group.pending_count for group in groups]),
+            (b"last-delivered-id", [format_id(position) for position, _, _ in facts]),
+            (b"entries-read", [read for _, read, _ in facts]),
+            (b"lag", [behind for _, _, behind in facts]),
         ]
     )
 
@@ -192,17 +217,14 @@ def show_consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO CONSUMERS key group: the consumers of this region, by name."""
     key, name = argv[2:4]
     group = group_of(stream_or_error(replica, key), key, name)
-    return [_consumer_facts(consumer, now) for consumer in group.consumers.values()]
-
-
-def _consumer_facts(consumer: Consumer, now: Millis) -> Reply:
-    inactive = -1 if consumer.active_ms is None else max(0, now - consumer.active_ms)
-    return RespMap(
+    consumers = _by_name(group)
+    active = [one.active_ms for one in consumers]
+    return RespMaps(
         [
-            (b"name", consumer.name),
-            (b"pending", consumer.pending_count),
-            (b"idle", max(0, now - consumer.seen_ms)),
-            (b"inactive", inactive),
+            (b"name", [one.name for one in consumers]),
+            (b"pending", [one.pending_count for one in consumers]),
+            (b"idle", [max(0, now - one.seen_ms) for one in consumers]),
+            (b"inactive", [-1 if at is None else max(0, now - at) for at in active]),
         ]
     )
 

@@ -3,9 +3,10 @@
 A run is applied at once; a batch, by its runs and the effects between them in turn.
 """
 
+import operator
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import groupby, pairwise
+from collections.abc import Callable
+from itertools import compress, islice, pairwise
 from typing import TypeAlias
 
 from crdtstream.core.effects import AppendColumns, DeleteKey, EffectBatch, ExpireKey
@@ -29,7 +30,7 @@ def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, RegionId], Strea
     columns = batch.appends
     if not columns.ms:
         return []
-    runs = list(_runs(columns, [offset for offset, _ in batch.others]))
+    runs = _runs(columns, [offset for offset, _ in batch.others])
     assert sum(stop - start for _, start, stop in runs) == len(columns.ms), "an append is left out"
     # A delete takes all that its own origin appended before: IDs may begin again behind it.
     deletes = deque(
@@ -38,35 +39,33 @@ def checked_runs(batch: EffectBatch, lane_end: Callable[[bytes, RegionId], Strea
         if isinstance(effect, DeleteKey | ExpireKey)
     )
     last_ids: dict[bytes, StreamId] = {}
+    ms, seq, origin = columns.ms, columns.seq, batch.origin
     for key, start, stop in runs:
         while deletes and deletes[0][0] <= start:
             last_ids[deletes.popleft()[1]] = ID_MIN
-        ms, seq = columns.ms[start:stop], columns.seq[start:stop]
         above = last_ids.get(key)
         if above is None:
-            above = lane_end(key, batch.origin)
-        if not ascends(ms, seq, above=above):
+            above = lane_end(key, origin)
+        last_id = StreamId(ms[stop - 1] << SEQ_BITS | seq[stop - 1])
+        # Of many streams most runs are one entry.
+        if last_id <= above or (
+            stop - start > 1 and not ascends(ms[start:stop], seq[start:stop], above=above)
+        ):
             raise BatchError(
-                f"appends: IDs of {key!r} do not ascend in lane {batch.origin}, "
-                f"batch {batch.origin}:{batch.first_n}"
+                f"appends: IDs of {key!r} do not ascend in lane {origin}, "
+                f"batch {origin}:{batch.first_n}"
             )
-        last_ids[key] = StreamId(ms[-1] << SEQ_BITS | seq[-1])
+        last_ids[key] = last_id
     return runs
 
 
-def _runs(columns: AppendColumns, other_offsets: list[int]) -> Iterable[Run]:
+def _runs(columns: AppendColumns, other_offsets: list[int]) -> list[Run]:
     """Stretches of the append columns that share a key and have no other effect between them."""
     # Where another effect stands, counted in appends: its offset less the effects before it.
-    cuts = [offset - rank for rank, offset in enumerate(other_offsets)]
-    bounds = sorted({0, *cuts, len(columns.ms)})
-    if len(columns.keys) == 1:
-        (key,) = columns.keys
-        for start, stop in pairwise(bounds):
-            yield key, start, stop
-        return
-    for start, stop in pairwise(bounds):
-        at = start
-        for index, group in groupby(columns.key_index[start:stop]):
-            length = sum(1 for _ in group)
-            yield columns.keys[index], at, at + length
-            at += length
+    cuts = {offset - rank for rank, offset in enumerate(other_offsets)}
+    keys, index = columns.keys, columns.key_index
+    if len(keys) > 1:
+        differ = map(operator.ne, index, islice(index, 1, None))
+        cuts.update(compress(range(1, len(index)), differ))
+    bounds = sorted(cuts | {0, len(index)})
+    return [(keys[index[start]], start, stop) for start, stop in pairwise(bounds)]

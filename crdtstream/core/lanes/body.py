@@ -27,11 +27,16 @@ from crdtstream.core.lanes.columns import Names, NodeColumns, NumberedRuns
 from crdtstream.core.lanes.header import Header
 
 _CODES: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
+# No producers, no names, no numbered rows.
+_NO_NAMES: Final = bytes(12)
 
 
 def narrow(values: Sequence[int]) -> "array[int]":
     """The numbers in the smallest type that holds them all."""
-    return array(_CODES[_width(max(values, default=0))], values)
+    greatest = max(values) if values else 0
+    if greatest < 1 << 8:
+        return array("B", values)
+    return array(_CODES[_width(greatest)], values)
 
 
 def _width(value: int) -> int:
@@ -55,8 +60,8 @@ def encode_body(columns: NodeColumns) -> bytes:
     _put(parts, columns.lengths)
     arrivals = columns.arrivals
     _put_count(parts, len(arrivals) // 2)
-    for column in (arrivals[::2], arrivals[1::2]):
-        _put_ascending(parts, column)
+    _put_ascending(parts, arrivals[::2])
+    _put_ascending(parts, arrivals[1::2])
     _put_names(parts, columns.idempotent or {}, columns.numbered or [])
     parts.append(fields)
     return b"".join(parts)
@@ -67,6 +72,9 @@ def _put_names(
     idempotent: Names,
     numbered: NumberedRuns,
 ) -> None:
+    if not idempotent and not numbered:
+        parts.append(_NO_NAMES)
+        return
     names = sorted(idempotent.items())
     producers = sorted(
         {name.producer for _, name in names} | {first.producer for _, _, first in numbered}
@@ -74,8 +82,6 @@ def _put_names(
     _put_count(parts, len(producers))
     _put_count(parts, len(names))
     _put_count(parts, len(numbered))
-    if not producers:
-        return
     at = {producer: index for index, producer in enumerate(producers)}
     _put(parts, list(map(len, producers)))
     parts += producers
@@ -107,6 +113,10 @@ def _put_count(parts: list[bytes | bytearray], count: int) -> None:
 
 def _put(parts: list[bytes | bytearray], values: Sequence[int]) -> None:
     column = narrow(values)
+    if column.itemsize == 1:
+        # Most columns of small nodes.
+        parts.append(b"\1" + column.tobytes())
+        return
     if sys.byteorder == "big":
         column.byteswap()
     parts.append(column.itemsize.to_bytes(1, "little"))

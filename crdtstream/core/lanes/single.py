@@ -10,15 +10,13 @@ from struct import Struct
 from typing import Final
 
 from crdtstream.core.ids import SEQ_BITS, Millis, StreamId
-from crdtstream.core.lanes.blocks import DIGEST_BYTES, LONG
+from crdtstream.core.lanes.blocks import DIGEST_BYTES, LONE, LONG
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
 
 # Behind the columns of lengths: one pair of an arrival, with no distances behind either, and
 # neither producers nor names nor numbered rows.
 _ARRIVAL: Final = Struct("<IQBQBIII")
-# How many entries, then the columns of a block with one: ms, seq, n, length.
-_BLOCK: Final = Struct("<QQQQI")
 
 
 def is_single(columns: NodeColumns) -> bool:
@@ -55,7 +53,7 @@ def encode_single(columns: NodeColumns, digest: int | None) -> tuple[Header, byt
     is_short = length < LONG
     if digest is None:
         kind = b"block" if is_short else b"entry"
-        data = b"".join((kind, _BLOCK.pack(1, ms, seq, n, length), fields))
+        data = b"".join((kind, LONE.pack(1, ms, seq, n, length), fields))
         digest = int.from_bytes(blake2b(data, digest_size=DIGEST_BYTES).digest(), "little")
     entry_id = StreamId(ms << SEQ_BITS | seq)
     short_n = n if is_short else 0

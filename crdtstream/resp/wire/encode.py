@@ -4,6 +4,8 @@ Chunks are appended to a list and joined once per connection and tick: a reply o
 never copied on its way.
 """
 
+from collections.abc import Iterable
+from itertools import chain, repeat
 from typing import Final, assert_never
 
 from crdtstream.commands.reply import (
@@ -15,9 +17,12 @@ from crdtstream.commands.reply import (
     PerKey,
     Push,
     Pushes,
+    Replies,
     Reply,
     RespMap,
+    RespMaps,
     RespSet,
+    Several,
     Status,
     Verbatim,
 )
@@ -26,6 +31,7 @@ from crdtstream.database.session import RESP3
 _NULL: Final = b"_\r\n"
 _NULL_BULK: Final = b"$-1\r\n"
 _NULL_ARRAY: Final = b"*-1\r\n"
+_NUMBERS: Final = {int, type(None)}
 
 
 def encode_error(text: str) -> bytes:
@@ -69,6 +75,8 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
         for key, value in reply.pairs:
             encode(key, protocol, chunks)
             encode(value, protocol, chunks)
+    elif isinstance(reply, RespMaps):
+        _encode_maps(reply, protocol, chunks)
     elif isinstance(reply, RespSet):
         chunks.append((b"~%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.members))
         for item in reply.members:
@@ -91,8 +99,48 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
     elif isinstance(reply, Pushes):
         for push in reply.pushes:
             encode(push, protocol, chunks)
+    elif isinstance(reply, Replies):
+        chunks.append(b"*%d\r\n" % reply.count)
+        for part in reply.parts:
+            if isinstance(part, Several):
+                chunks.append(part.data)
+            else:
+                encode(part, protocol, chunks)
     else:
         assert_never(reply)
+
+
+def _encode_maps(reply: RespMaps, protocol: int, chunks: list[bytes]) -> None:
+    columns = reply.columns
+    keys = len(columns)
+    head = b"%%%d\r\n" % keys if protocol == RESP3 else b"*%d\r\n" % (2 * keys)
+    parts: list[Iterable[bytes]] = []
+    for name, values in columns:
+        parts += (repeat(b"%b$%d\r\n%b\r\n" % (head, len(name), name)), _cells(values, protocol))
+        head = b""
+    chunks.append(b"*%d\r\n" % len(columns[0][1]))
+    chunks.append(b"".join(chain.from_iterable(zip(*parts, strict=False))))
+
+
+def _cells(values: list[Reply], protocol: int) -> list[bytes]:
+    """Values of one column; those of one kind are made together."""
+    kinds = set(map(type, values))
+    if kinds <= _NUMBERS:
+        null = _NULL if protocol == RESP3 else _NULL_BULK
+        numbers: list[int | None] = values  # type: ignore[assignment]
+        return [null if number is None else b":%d\r\n" % number for number in numbers]
+    if kinds == {bytes}:
+        texts: list[bytes] = values  # type: ignore[assignment]
+        return list(map(b"$%d\r\n%b\r\n".__mod__, zip(map(len, texts), texts, strict=True)))
+    if kinds == {Encoded}:
+        made: list[Encoded] = values  # type: ignore[assignment]
+        return [value.data for value in made]
+    cells: list[bytes] = []
+    for value in values:
+        parts: list[bytes] = []
+        encode(value, protocol, parts)
+        cells.append(b"".join(parts))
+    return cells
 
 
 def _encode_per_key(reply: PerKey, protocol: int, chunks: list[bytes]) -> None:
