@@ -254,13 +254,14 @@ def _apply_with_name(selector: Selector, rule: bytes, word: bytes) -> None:
 def _add_keys(selector: Selector, rule: bytes) -> None:
     if selector.all_keys:
         raise RuleError(rule, AFTER_ALL_KEYS)
-    flags, tilde, pattern = rule.partition(b"~")
+    # Without a tilde the pattern is empty, in Redis as well: it allows the empty key alone.
+    flags, _, pattern = rule.partition(b"~")
     allows = EVERYTHING
     if flags:
         allows = {b"%R": READ, b"%W": WRITE, b"%RW": EVERYTHING, b"%WR": EVERYTHING}.get(
             flags.upper(), 0
         )
-    if not tilde or not allows or _BLANKS.search(pattern) is not None:
+    if not allows or _BLANKS.search(pattern) is not None:
         raise RuleError(rule, SYNTAX)
     for at, known in enumerate(selector.key_patterns):
         if known.pattern == pattern:
