@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.known import all_categories, commands_of, known_commands
 from crdtstream.database.acl.selectors import EVERYTHING, Selector, key_pattern
 from crdtstream.database.acl.touched import READ, WRITE
@@ -60,8 +60,13 @@ class UnmatchedError(Exception):
     """
 
     def __init__(self, word: bytes) -> None:
-        super().__init__(f"Unmatched parenthesis in acl selector starting at '{shown(word)}'.")
+        super().__init__(f"Unmatched parenthesis in acl selector starting at '{as_named(word)}'.")
         self.word = word
+
+
+def as_named(rule: bytes) -> str:
+    """A rule in the text of a CommandError: up to its first null character, as of Redis."""
+    return as_sent(rule.partition(b"\0")[0])
 
 
 def is_user_name(name: bytes) -> bool:
