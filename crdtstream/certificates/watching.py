@@ -4,8 +4,8 @@ Files are looked at every ``POLL_SECONDS``, at SIGHUP, and when an operator asks
 reload``).  All reading and checking runs in a thread.  Nobody is called back: users compare the
 version of ``current`` with the one that they have.
 
-Files that have changed are read once they stay as they are for a tenth of that time: half of a
-bundle of authorities is a bundle as well.  Whoever asks gets them read at once.
+Changed files are read once they have stayed the same for a tenth of that time: half of a bundle of
+authorities is a bundle as well.  If an operator asks, they are read at once.
 
 A new set is checked first.  If it is bad, as when the key was replaced and the certificate is not
 yet, the former set goes on; the reason is in the log and in ``fault``, it is counted once, and the

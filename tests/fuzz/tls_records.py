@@ -143,7 +143,7 @@ def _frames(plain: bytes) -> Iterator[tuple[int, bytes | None]]:
 
 
 def changed(piece: bytes, change: bytes) -> bytes:
-    """What is sent in place of a piece."""
+    """The bytes that are sent in place of a piece."""
     rest = change[1:]
     at = int.from_bytes(rest[:2], "big") % len(piece)
     match VERBS[change[0] % len(VERBS)]:
