@@ -161,7 +161,7 @@ class Certificates:
                 self._take(found, read)
 
     async def _when_still(self, paths: Paths, stamped: Stamped) -> Stamped:
-        """Wait while somebody writes the files; their stamps are then these."""
+        """Wait until the files stay the same; returns their stamps then."""
         for _ in range(STILL_LOOKS_MAX):
             await asyncio.sleep(POLL_SECONDS.value * STILL_PART)
             before, stamped = stamped, await asyncio.to_thread(Stamped.of, paths)
