@@ -62,6 +62,7 @@ CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
 JEDIS_STAMP := $(TOOLS)/jedis/.installed
 KUBERNETES_STAMP := $(TOOLS)/kubernetes-validate/.installed
+REDIS_TESTS_STAMP := $(TOOLS)/redis-tests/.installed
 # For each Python the same one.
 HELM := $(TOOLS)/helm/bin/helm
 GO_REDIS_TESTS := $(TOOLS)/go-redis-tests/bin/go-redis-tests
@@ -99,7 +100,7 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long and not house" --durations 20 $(WORKERS) --ignore tests/mutations $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(REDIS_TESTS_STAMP) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(LONG_WORKERS) $(ARGS)
 
 long:  ## what takes longer than the gate, in shards: those that the change concerns (ARGS=--all, --list, names)
@@ -173,7 +174,7 @@ docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 site: $(DEV_STAMP)  ## the documentation as a site in site/, for any web server; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml $(ARGS)
 
-tools: $(GO_TOOLS) $(HELM) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP) $(JEDIS_STAMP) $(KUBERNETES_STAMP)  ## programs that some tests drive (wants Go, npm, Java)
+tools: $(GO_TOOLS) $(HELM) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP) $(JEDIS_STAMP) $(KUBERNETES_STAMP) $(REDIS_TESTS_STAMP)  ## programs that some tests drive (wants Go, npm, Java)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## speed beside redis-server and nats-server, in one run (ARGS='--part xadd')
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -237,6 +238,10 @@ $(KUBERNETES_STAMP): $(LOCKS)/kubernetes-validate.lock | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/kubernetes-validate
 	$(call pip_of,kubernetes-validate) --no-compile
 	@touch $@
+
+# Redis's own tests, for which nodes play redis-server.
+$(REDIS_TESTS_STAMP): tools/redis_tests.sh
+	tools/redis_tests.sh $@
 
 # Clients for Node.js; the copies keep what npm writes out of the sources.
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json
