@@ -27,7 +27,10 @@ FAST_ARGS ?=
 SEEDS ?= 10000
 SIM_SEEDS ?= 100000
 FUZZ_SECONDS ?= 3600
-# Folders whose tests start processes, or Java; test-fast leaves them out.
+# What answers commands and merges effects: tests in process, a minute of them.
+FAST_TESTS := $(addprefix tests/,commands core database membership region scenario)
+FAST_JOBS ?= 2
+# Folders whose tests start processes, or Java; other Pythons leave them out.
 SLOW_TESTS := clients like_redis live mutations resp spark
 
 # Those of the sources and of the tests themselves.
@@ -59,6 +62,7 @@ CHAOS_STAMP := $(TOOLS)/chaos/.installed
 NODE_STAMP := $(TOOLS)/node/.installed
 JEDIS_STAMP := $(TOOLS)/jedis/.installed
 KUBERNETES_STAMP := $(TOOLS)/kubernetes-validate/.installed
+REDIS_TESTS_STAMP := $(TOOLS)/redis-tests/.installed
 # For each Python the same one.
 HELM := $(TOOLS)/helm/bin/helm
 GO_REDIS_TESTS := $(TOOLS)/go-redis-tests/bin/go-redis-tests
@@ -96,7 +100,7 @@ pipeline-demo: $(DEV_STAMP) $(GENERATED)  ## 336,776 flights through three regio
 test: $(DEV_STAMP) $(IREDIS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## tests of everything (ARGS='-k name' for some, JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "not soak and not long and not house" --durations 20 $(WORKERS) --ignore tests/mutations $(ARGS)
 
-test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
+test-long: $(DEV_STAMP) $(CHAOS_STAMP) $(BUILT_TOOLS) $(REDIS_TESTS_STAMP) $(GENERATED)  ## what takes long: drills on Spark, and on whole regions (LONG_JOBS=1 for one at a time)
 	$(BIN)/python -m pytest -m "long and not soak" --durations 20 $(LONG_WORKERS) $(ARGS)
 
 long:  ## what takes longer than the gate, in shards: those that the change concerns (ARGS=--all, --list, names)
@@ -108,8 +112,10 @@ lock:  ## write the versions that are installed here from now on: the newest tha
 drills: $(DEV_STAMP) $(GENERATED) $(BIN)/toxiproxy-server  ## all failover drills; their report is in drill-report/ (wants Go)
 	$(BIN)/crdtstream drill run all --out drill-report $(ARGS)
 
-test-fast: $(DEV_STAMP) $(GENERATED)  ## tests without processes, clients or Spark: two to three minutes
-	$(BIN)/python -m pytest -q -m "not soak and not long and not live and not house" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%) $(ARGS)
+IN_PROCESS := not soak and not long and not live and not house
+
+test-fast: $(DEV_STAMP) $(GENERATED)  ## tests of commands, merging, members and scenarios, in process: about a minute
+	$(BIN)/python -m pytest -q -m "$(IN_PROCESS)" $(call workers,$(FAST_JOBS)) $(FAST_TESTS) $(ARGS)
 
 test-compiled: $(DEV_STAMP) $(GENERATED) fast  ## core, commands, RESP, engine and scenarios, compiled
 	CRDTSTREAM_PURE=0 $(BIN)/python -m pytest -m "not soak" $(WORKERS) $(COMPILED_TESTS) $(ARGS)
@@ -119,7 +125,7 @@ test-pythons:  ## fast and compiled tests and live regions on each other support
 
 # One Python's part of `make test-pythons`, in its own environment.
 test-python: $(DEV_STAMP) $(GENERATED) $(if $(shell command -v go),$(BIN)/toxiproxy-server)
-	$(MAKE) test-fast
+	$(BIN)/python -m pytest -q -m "$(IN_PROCESS)" $(WORKERS) $(SLOW_TESTS:%=--ignore tests/%)
 	$(MAKE) test-compiled COMPILED_TESTS="$(PYTHONS_COMPILED_TESTS)"
 	$(BIN)/python -m pytest -m "not soak and not long" tests/live/test_nodes.py
 
@@ -168,7 +174,7 @@ docs: $(DEV_STAMP)  ## write what the programs know of themselves into docs/
 site: $(DEV_STAMP)  ## the documentation as a site in site/, for any web server; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --config-file tools/site/mkdocs.yml $(ARGS)
 
-tools: $(GO_TOOLS) $(HELM) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP) $(JEDIS_STAMP) $(KUBERNETES_STAMP)  ## programs that some tests drive (wants Go, npm, Java)
+tools: $(GO_TOOLS) $(HELM) $(IREDIS_STAMP) $(CHAOS_STAMP) $(NODE_STAMP) $(JEDIS_STAMP) $(KUBERNETES_STAMP) $(REDIS_TESTS_STAMP)  ## programs that some tests drive (wants Go, npm, Java)
 
 bench: $(DEV_STAMP) $(GENERATED)  ## speed beside redis-server and nats-server, in one run (ARGS='--part xadd')
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -232,6 +238,10 @@ $(KUBERNETES_STAMP): $(LOCKS)/kubernetes-validate.lock | $(BIN)/python
 	$(BIN)/python -m venv $(TOOLS)/kubernetes-validate
 	$(call pip_of,kubernetes-validate) --no-compile
 	@touch $@
+
+# Redis's own tests, for which nodes play redis-server.
+$(REDIS_TESTS_STAMP): tools/redis_tests.sh
+	tools/redis_tests.sh $@
 
 # Clients for Node.js; the copies keep what npm writes out of the sources.
 $(NODE_STAMP): tests/clients/node/package.json tests/clients/node/package-lock.json

@@ -5,7 +5,7 @@
 
 Each part starts its systems side by side and measures them in turns, round by round.  Printed is a
 table of each part: ratio to the peer first, then the median and its spread.  ``--record`` keeps the
-raw figures in benchmarks/results and writes docs/performance.md, docs/scaling.md and their plots
+raw figures in benchmarks/results and writes docs/performance.md, docs/scaling.md and docs/sizing.md
 from them.
 """
 
@@ -65,9 +65,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, help="another checkout, measured besides")
     parser.add_argument("--json", type=Path, help="where all figures go, too")
     parser.add_argument(
-        "--record", action="store_true", help="keep the figures, and write pages and plots"
+        "--record", action="store_true", help="keep the figures, and write the pages"
     )
-    parser.add_argument("--pages", action="store_true", help="only write pages and plots again")
+    parser.add_argument("--pages", action="store_true", help="only write the pages again")
     parser.add_argument("--list", action="store_true", help="the parts, and what they measure")
     found = parser.parse_args()
     if found.rounds < 1 or found.scale <= 0:

@@ -10,18 +10,17 @@ written by this program:
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import plots, scaling, sizing, tables
+from benchmarks import scaling, sizing, tables
 from benchmarks.aims import AIMS, Outcomes
 from benchmarks.measured import Outcome
 from benchmarks.parts.all import PARTS
 from benchmarks.systems import TREE
 
 RESULTS: Final = TREE / "benchmarks" / "results"
-DRAWINGS: Final = TREE / "docs" / "performance"
 PAGES: Final = tuple(TREE / "docs" / name for name in ("performance.md", "scaling.md", "sizing.md"))
 NOTHING: Final = "Nothing is recorded yet: `make bench ARGS=--record`."
 
@@ -54,21 +53,11 @@ def filled(page: str, outcomes: Outcomes) -> str:
     return _BLOCK.sub(block, page)
 
 
-def drawings(outcomes: Outcomes) -> Iterator[tuple[Path, str]]:
-    """The files of the plots, and what is in them."""
-    for name, outcome in outcomes.items():
-        part = PARTS[name]
-        yield DRAWINGS / f"{name}.svg", plots.drawing(outcome, part.drawn, part.curve) + "\n"
-
-
 def write() -> None:
-    """Bring pages and plots up to date with what is recorded."""
+    """Bring pages up to date with what is recorded."""
     outcomes = recorded()
     for path in PAGES:
         path.write_text(filled(path.read_text(), outcomes))
-    DRAWINGS.mkdir(exist_ok=True)
-    for path, text in drawings(outcomes):
-        path.write_text(text)
 
 
 def _aims(outcomes: Outcomes) -> str:
@@ -89,7 +78,7 @@ def _curves(outcomes: Outcomes) -> str:
 
 
 def _detail(outcome: Outcome) -> str:
-    """A part: what it is, where it was measured, the table, the plot."""
+    """A part: what it is, where it was measured, the table."""
     rounds = len({sample.round for sample in outcome.samples})
     lines = [
         f"### {outcome.part}",
@@ -100,7 +89,6 @@ def _detail(outcome: Outcome) -> str:
         ),
         *(f"{system} was left out: {why}." for system, why in outcome.skipped.items()),
         tables.markdown(list(tables.rows_of(outcome))),
-        f"![{outcome.part}](performance/{outcome.part}.svg)",
     ]
     return "\n\n".join(lines)
 

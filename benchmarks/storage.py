@@ -1,9 +1,7 @@
 """Bytes of entries in memory and on disk, and what a restart costs; redis-server beside it.
 
     python -m benchmarks.storage [memory] [pending] [restart] [checkpoint] [streams] [deleted]
-        [huge] [queues]
-        [--entries 1000000] [--huge 20000000] [--jobs 500000] [--streams 100000]
-        [--json FILE] [--plot FILE.svg]
+        [--entries 1000000] [--streams 100000] [--json FILE]
 
 Without names all parts run.  Nodes are real processes, written to over sockets.  A node's memory is
 what the system counts for it (VmRSS) less what it had before; Redis's is MEMORY USAGE.
@@ -25,7 +23,6 @@ from typing import Any, Final
 
 import redis
 
-from benchmarks.huge import huge
 from benchmarks.nodes import (
     KEY,
     PIPELINED,
@@ -42,7 +39,6 @@ from benchmarks.nodes import (
 )
 from benchmarks.origins import origins, wait_for_entries
 from benchmarks.processes import machine
-from benchmarks.queues import plot, queues
 
 REDIS_PORT: Final = 17_421
 OTHER_PORT: Final = 17_431
@@ -309,38 +305,29 @@ def main() -> None:
         "checkpoint": checkpoint,
         "streams": streams,
         "deleted": deleted,
-        "huge": huge,
-        "queues": queues,
     }
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}")
     parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--huge", type=int, default=20_000_000, help="entries of the large stream")
     parser.add_argument(
         "--streams", type=int, default=100_000, help="of the parts streams and deleted"
     )
-    parser.add_argument("--jobs", type=int, default=500_000, help="of the queues")
     parser.add_argument("--json", type=Path, help="where the figures go, too")
-    parser.add_argument("--plot", type=Path, help="where a plot of the queues goes, as SVG")
     options = parser.parse_args()
     wanted = options.parts or list(parts)
     unknown = [name for name in wanted if name not in parts]
     if unknown:
         parser.error(f"no part {unknown[0]}; there are {', '.join(parts)}")
-    if min(options.entries, options.huge, options.jobs, options.streams) < 1:
-        parser.error("--entries, --huge, --jobs and --streams must be above 0")
+    if min(options.entries, options.streams) < 1:
+        parser.error("--entries and --streams must be above 0")
     found: dict[str, object] = {"machine": machine(), "load": os.getloadavg()[0]}
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}")
-    sizes = {"huge": options.huge, "queues": options.jobs, "streams": options.streams}
-    sizes["deleted"] = options.streams
+    sizes = {"streams": options.streams, "deleted": options.streams}
     for name in wanted:
         rows = parts[name](sizes.get(name, options.entries))
         found[name] = rows
         print(
             f"\n{name}: {(parts[name].__doc__ or '').splitlines()[0]}\n\n{table(rows)}", flush=True
         )
-        if name == "queues" and options.plot is not None:
-            about = f"{machine()}, load {found['load']:.1f}, {options.jobs:,} jobs"
-            options.plot.write_text(plot(rows, about))
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -34,6 +34,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from crdtstream.access.basic import NO_LOGIN, Login
 from crdtstream.admin.client import AdminClient, AdminError, channel_to
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.core.member_changes import TOKEN_BYTES
 from crdtstream.settings import (
     DATABASE_ID_DEFAULT,
     ENV_PREFIX,
@@ -55,7 +56,6 @@ QUICK_TO_CONNECT: Final = (
     ("grpc.max_reconnect_backoff_ms", 50),
 )
 LOG_LINES_SHOWN: Final = 15
-TOKEN_BYTES: Final = 32
 # A join that is stopped in the middle may go on later.
 TOKEN_SECONDS: Final = 86_400.0
 # The folder of certificates within the folder of the regions (``local_certificates.py``).

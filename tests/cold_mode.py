@@ -135,7 +135,7 @@ def _frontiers(real: Any) -> Any:
             disk = next(one for one in DISKS.values() if one.replica._issuer is self)
             disk.doing = "telling what was acknowledged"
             disk.fetch(self.cold)
-            self.cold = []
+            self.cold.clear()
             real(self)
 
     return issue_warm_frontiers

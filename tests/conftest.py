@@ -5,6 +5,7 @@ With CRDTSTREAM_REQUIRE_ALL=1, as CI sets it, it fails instead: there nothing go
 """
 
 import fcntl
+import gc
 import os
 import secrets
 import shutil
@@ -200,7 +201,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Have workers share the work of compiling all tests."""
+    """Have workers share the work of compiling all tests.
+
+    The tests and what they import stay until the end, so no collection of garbage looks at them.
+    """
+    gc.disable()
     config = session.config
     if hasattr(config, "workerinput") and config.args == ["tests"]:
         left_out = config.option.ignore or ()
@@ -208,6 +213,12 @@ def pytest_collection(session: pytest.Session) -> None:
         files = [path for path in found if not any(map(path.is_relative_to, left_out))]
         number = int(config.workerinput["workerid"].removeprefix("gw"))
         dealing.import_own_share(files, number, config.workerinput["workercount"])
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -85,11 +85,13 @@ SHARDS: Final = (
         "tests "
         + " ".join(
             f"--ignore=tests/{name}"
-            for name in ("live", "drill", "planted", "cli", "spark", "query")
+            for name in ("live", "drill", "planted", "cli", "spark", "query", "fuzz")
         ),
         *PRODUCT,
         "tests",
     ),
+    # A minute for each border.
+    _long("fuzz", "tests/fuzz", *PRODUCT, "tests/fuzz"),
     # The gate draws an eighth of the examples.
     Shard(
         make_step("examples", 18, "test", words=f"-m 'hypothesis and {MARKS}'"), (*CORE, "tests")

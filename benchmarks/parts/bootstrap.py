@@ -192,5 +192,4 @@ PART: Final = Part(
     " after another restart; the longest that a PING waited at both.",
     reference="",
     run=run,
-    drawn=("rate_per_s", "receiver_ping_max_ms"),
 )

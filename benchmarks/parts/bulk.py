@@ -72,5 +72,4 @@ PART: Final = Part(
     " processor time of redis-server, which parses and answers besides.",
     reference="Redis",
     run=run,
-    drawn=("cpu_s",),
 )

@@ -141,5 +141,4 @@ PART: Final = Part(
     " once when it is loaded, so the time from the start compares better.",
     reference=REDIS,
     run=run,
-    drawn=("rate_per_s", "memory_peak_mib"),
 )

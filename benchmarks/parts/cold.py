@@ -60,5 +60,4 @@ PART: Final = Part(
     " (MEMORY USAGE), and in the region's checkpoint on disk.",
     reference=REDIS,
     run=run,
-    drawn=("memory_bytes",),
 )

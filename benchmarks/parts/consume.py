@@ -61,5 +61,4 @@ PART: Final = Part(
     " one go; entries are small and in memory.",
     reference="Redis",
     run=run,
-    drawn=("rate_per_s", "cpu_us"),
 )

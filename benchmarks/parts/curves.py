@@ -198,9 +198,9 @@ def length_curve(options: Options) -> Found:
     return along([options.scaled(count) for count in LENGTHS], prepare, measure, options)
 
 
-def _curve(axis: str, about: str, run: Callable[[Options], Found], *drawn: str) -> Part:
+def _curve(axis: str, about: str, run: Callable[[Options], Found]) -> Part:
     name = f"curve-{axis.replace(' ', '-')}"
-    return Part(name=name, about=about, reference=REDIS, run=run, drawn=drawn, curve=axis)
+    return Part(name=name, about=about, reference=REDIS, run=run, curve=axis)
 
 
 PARTS: Final = (
@@ -209,38 +209,30 @@ PARTS: Final = (
         "XADD -P 16 in one region, all others connected; processor time of all nodes for a message."
         " Redis: one server and as many replicas.",
         regions_curve,
-        "cpu_us",
     ),
     _curve(
         "streams",
         "XADD -P 16 to one of so many streams, drawn at random.",
         streams_curve,
-        "xadd_cpu_us",
     ),
     _curve(
         "groups",
         "XADD -P 16 to a stream with so many groups, and one of these that reads it.",
         groups_curve,
-        "xadd_cpu_us",
-        "consume_cpu_us",
     ),
     _curve(
         "consumers",
         "XREADGROUP COUNT 100 and XACK, by so many consumers of one group in turn.",
         consumers_curve,
-        "consume_cpu_us",
     ),
     _curve(
         "blocked clients",
         "XADD -P 16 while so many clients wait in XREAD BLOCK for other streams.",
         blocked_curve,
-        "xadd_cpu_us",
     ),
     _curve(
         "length",
         "A stream with so many entries: XADD -P 16, and XRANGE of ten from random places.",
         length_curve,
-        "xadd_cpu_us",
-        "xrange_cpu_us",
     ),
 )

@@ -50,5 +50,4 @@ PART: Final = Part(
     " anything.",
     reference=REDIS,
     run=run,
-    drawn=("core_percent",),
 )

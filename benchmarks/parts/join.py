@@ -130,5 +130,4 @@ PART: Final = Part(
     " began, while it went on, and how many times that is.",
     reference="",
     run=run,
-    drawn=("joined_s", "times"),
 )

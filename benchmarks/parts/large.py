@@ -259,5 +259,4 @@ PART: Final = Part(
     " it takes.",
     reference=REDIS,
     run=run,
-    drawn=("cpu_ms", "hold_ms"),
 )

@@ -84,5 +84,4 @@ PART: Final = Part(
     " acknowledge; from XADD's send to the consumer's receipt.",
     reference="Redis",
     run=run,
-    drawn=("p50_ms", "p999_ms"),
 )

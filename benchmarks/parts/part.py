@@ -48,13 +48,11 @@ class Part:
     Attributes:
         about: one sentence: what is measured, and between what.
         reference: the system that ratios are to; empty: none.
-        drawn: the figures that are drawn, each in a plot of its own.
-        curve: the cases are points along this axis, and are drawn as a line; empty: they are not.
+        curve: the cases are points along this axis; empty: they are not.
     """
 
     name: str
     about: str
     reference: str
     run: Callable[[Options], Found]
-    drawn: Sequence[str]
     curve: str = ""

@@ -64,5 +64,4 @@ PART: Final = Part(
     " appendfsync everysec.",
     reference="",
     run=run,
-    drawn=("cpu_us",),
 )

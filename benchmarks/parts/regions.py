@@ -75,5 +75,4 @@ PART: Final = Part(
     " until all have every entry, and how long after the last reply that was.",
     reference=REDIS,
     run=run,
-    drawn=("rate_per_s", "cpu_us"),
 )

@@ -98,5 +98,4 @@ PART: Final = Part(
     " server's port without TLS, appendfsync everysec.",
     reference=PLAIN,
     run=run,
-    drawn=("rate_per_s", "cpu_us"),
 )

@@ -96,5 +96,4 @@ PART: Final = Part(
     " one reader that is blocked in another region.",
     reference=REDIS,
     run=run,
-    drawn=("p50_ms", "p99_ms", "p999_ms"),
 )

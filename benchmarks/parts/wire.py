@@ -148,5 +148,4 @@ PART: Final = Part(
     " acknowledged; before and after compression, and all that the connection carries.",
     reference=REDIS,
     run=run,
-    drawn=("sent_bytes", "compressed_bytes"),
 )

@@ -53,5 +53,4 @@ PART: Final = Part(
     " with the same appendfsync.",
     reference="Redis",
     run=run,
-    drawn=("rate_per_s", "cpu_us"),
 )

@@ -3,12 +3,14 @@
 Each says in words what stood in the way, as the calls of the service do.
 """
 
+import secrets
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.admin.links import LinksError, set_links
+from crdtstream.admin.members import change_members
 from crdtstream.admin.sealed_removal import SealedRemoval
 from crdtstream.admin.tunables import Tunables, TuneError, TuneNotKnownError
 from crdtstream.core.ids import RegionId
@@ -64,6 +66,23 @@ class Operating:
         """
         with _told():
             return await self.tunables.set(parameter, value)
+
+    async def add(self, region: pb.AddRegion, *, dry_run: bool = False) -> int:
+        """Let one more region join; its number.
+
+        Args:
+            dry_run: change nothing; the number is one that it could get.
+
+        Raises:
+            NotDoneError: it was not decided.
+            NotKnownError: it may be decided yet.
+        """
+        request = pb.ChangeMembersRequest(add=region, dry_run=dry_run)
+        with _told():
+            reply = await change_members(
+                self.engine, self.settings, self.calls, request, draw=secrets.randbits(32)
+            )
+        return reply.region
 
     async def removal(
         self, region: RegionId, *, seconds: float, dry_run: bool

@@ -4,6 +4,9 @@ Files are looked at every ``POLL_SECONDS``, at SIGHUP, and when an operator asks
 reload``).  All reading and checking runs in a thread.  Nobody is called back: users compare the
 version of ``current`` with the one that they have.
 
+Changed files are read once they have stayed the same for a tenth of that time: half of a bundle of
+authorities is a bundle as well.  If an operator asks, they are read at once.
+
 A new set is checked first.  If it is bad, as when the key was replaced and the certificate is not
 yet, the former set goes on; the reason is in the log and in ``fault``, it is counted once, and the
 files are read again at each look until they are good.
@@ -25,6 +28,10 @@ from crdtstream.certificates.node_files import CertificateSet, Paths, Stamped, r
 from crdtstream.core.size import Seconds
 
 POLL_SECONDS: Final = Seconds(10.0, least=0.01)
+# The part of it in which changed files must stay the same.  Files that never do are read anyway,
+# after a few such times.
+STILL_PART: Final = 0.1
+STILL_LOOKS_MAX: Final = 5
 # Part of a certificate's life at whose beginning it should have been replaced.
 LAST_PART: Final = 0.2
 
@@ -71,7 +78,7 @@ class Certificates:
     async def run(self) -> None:
         """Watch the files until cancelled."""
         while True:
-            await asyncio.sleep(POLL_SECONDS.value)
+            await asyncio.sleep(POLL_SECONDS.value * (1 - STILL_PART))
             await self._look(asked=False)
 
     async def reload_at(self, asked: asyncio.Event) -> None:
@@ -138,6 +145,8 @@ class Certificates:
             stamped = await asyncio.to_thread(Stamped.of, paths)
             if stamped == self._stamped and self.fault is None and not asked:
                 return
+            if stamped != self._stamped and not asked:
+                stamped = await self._when_still(paths, stamped)
             fault: str | None = None
             try:
                 found, read = await asyncio.to_thread(read_set, paths, self._wanted, _now())
@@ -150,6 +159,15 @@ class Certificates:
                 self._refuse(fault, stamped)
             else:
                 self._take(found, read)
+
+    async def _when_still(self, paths: Paths, stamped: Stamped) -> Stamped:
+        """Wait until the files stay the same; returns their stamps then."""
+        for _ in range(STILL_LOOKS_MAX):
+            await asyncio.sleep(POLL_SECONDS.value * STILL_PART)
+            before, stamped = stamped, await asyncio.to_thread(Stamped.of, paths)
+            if stamped == before:
+                break
+        return stamped
 
     def _refuse(self, reason: str, stamped: Stamped) -> None:
         is_known = self.fault is not None and stamped == self._stamped

@@ -37,10 +37,9 @@ from crdtstream.command_line.options import JsonOption, YesOption
 from crdtstream.command_line.reach import Reach
 from crdtstream.command_line.watching import Watchable, WatchOption, print_json, watched
 from crdtstream.core.ids import REGION_MAX, RegionId
+from crdtstream.core.member_changes import TOKEN_BYTES, TOKEN_HOURS
 from crdtstream.v1 import admin_pb2 as pb
 
-TOKEN_BYTES: Final = 32
-HOURS_DEFAULT: Final = 24
 # The keys of --instance; crdb-cli has the first three.
 INSTANCE_KEYS: Final = ("fqdn", "replication_endpoint", "url", "endpoint")
 STATUSES: Final = {
@@ -232,7 +231,7 @@ def add_instance(
     ],
     hours: Annotated[
         float, typer.Option(help="How long the token is valid.", min=0.01, max=24 * 365)
-    ] = HOURS_DEFAULT,
+    ] = TOKEN_HOURS,
     dry_run: DryRunOption = False,
     guid: GuidOption = None,
     as_json: JsonOption = False,

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from crdtstream.salvage import Salvaged
 
 CONNECT_SECONDS_MAX: Final = 10.0
+# After a removal members agree on how many effects count as soon as all of them are reached.
+COUNTED_SECONDS_MAX: Final = 10.0
+_LOOK_SECONDS: Final = 0.2
 
 
 @with_groups
@@ -88,8 +92,7 @@ def salvage(
         ):
             if nodes.position().database_uid.hex() != identity.database_uid:
                 raise OtherDatabaseError(f"{folder} is of another database than {into}")
-            there = _running(into, login)
-            found = _origins(identity, replica, members, there, into)
+            found = _counted(identity, replica, members, into, login)
             for origin in found:
                 appended = done.setdefault(origin.region, [])
                 for beyond in origin.beyond:
@@ -184,6 +187,25 @@ def _running(address: str, login: Login) -> Running:
         members.hash or NO_HASH,
         frozenset(RegionId(one.region) for one in members.members),
     )
+
+
+def _counted(
+    identity: Identity, replica: Replica, members: Members, address: str, login: Login
+) -> "list[Origin]":
+    """``_origins`` of the region at an address, which may have to hear first how many count.
+
+    Raises:
+        AdminError: its node does not answer.
+        NotCountedError: it did not hear that in ``COUNTED_SECONDS_MAX``.
+    """
+    deadline = time.monotonic() + COUNTED_SECONDS_MAX
+    while True:
+        try:
+            return _origins(identity, replica, members, _running(address, login), address)
+        except NotCountedError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_LOOK_SECONDS)
 
 
 def _origins(

@@ -40,11 +40,14 @@ class Status:
 OK: Final = Status(b"OK")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Encoded:
     """RESP bytes, the same in both protocol versions; exactly one value."""
 
-    data: bytes
+    data: Final[bytes]
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,14 @@ class RespSet:
     members: "list[Reply]"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class PerKey:
     """XREAD's answer: a map in RESP3, in RESP2 an array of [key, value] pairs."""
 
-    pairs: "list[tuple[bytes, Reply]]"
+    pairs: Final["list[tuple[bytes, Reply]]"]
+
+    def __init__(self, pairs: "list[tuple[bytes, Reply]]") -> None:
+        self.pairs = pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class Null(Enum):
     ARRAY = "array"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Blocked:
     """Nothing yet: run ``retry`` again when one of ``keys`` changed, until ``timeout_ms`` pass.
 
@@ -165,12 +171,28 @@ class Blocked:
             client found nothing, no other client that wants the same does.  None: for nothing.
     """
 
-    keys: tuple[bytes, ...]
-    timeout_ms: int
-    retry: "Callable[[Replica, Millis], Reply | Blocked]"
-    on_timeout: "Reply" = Null.ARRAY
-    retry_at: Millis | None = None
-    wants: "Wants | None" = None
+    keys: Final[tuple[bytes, ...]]
+    timeout_ms: Final[int]
+    retry: Final["Callable[[Replica, Millis], Reply | Blocked]"]
+    on_timeout: Final["Reply"]
+    retry_at: Final[Millis | None]
+    wants: Final["Wants | None"]
+
+    def __init__(
+        self,
+        keys: tuple[bytes, ...],
+        timeout_ms: int,
+        retry: "Callable[[Replica, Millis], Reply | Blocked]",
+        on_timeout: "Reply" = Null.ARRAY,
+        retry_at: Millis | None = None,
+        wants: "Wants | None" = None,
+    ) -> None:
+        self.keys = keys
+        self.timeout_ms = timeout_ms
+        self.retry = retry
+        self.on_timeout = on_timeout
+        self.retry_at = retry_at
+        self.wants = wants
 
 
 Reply: TypeAlias = Union[

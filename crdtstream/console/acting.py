@@ -38,7 +38,7 @@ from crdtstream.console.actions import (
 )
 from crdtstream.console.asked import QUERY_BYTES_MAX, AskedForError, no_right_to_act
 from crdtstream.console.guard import STILL_MAY, rights_of
-from crdtstream.console.outcomes import Outcome, Outcomes, OutcomesFullError, State
+from crdtstream.console.outcomes import Outcome, Outcomes, OutcomesFullError, Secret, State
 from crdtstream.console.parts import ConsoleParts
 from crdtstream.console.plans import Planner
 from crdtstream.console.proofs import ProofError, Proofs
@@ -85,6 +85,10 @@ class Acting:
             name = "resume" if self._is_paused(given) else "pause"
         if name == "tune" and "value" not in given:
             return await self._ask_for_value(request, given)
+        if name == "add" and not given:
+            if not may_operate(rights_of(request)):
+                raise await self._no_operator(request)
+            return self._still("Add a region", action_pages.asks_for_region(), "Members")
         if name == "claim" and "consumer" not in given:
             return await self._ask_for_consumer(request, given)
         action = _action(name, given)
@@ -179,8 +183,11 @@ class Acting:
         )
         told.info("the console acts for a user")
         try:
-            async for line in self._planner.act(action):
-                outcome.say(line)
+            async for told_now in self._planner.act(action):
+                if isinstance(told_now, Secret):
+                    outcome.secret = told_now
+                else:
+                    outcome.say(told_now)
         except NotDoneError as error:
             outcome.state = State.FAILED
             outcome.say(f"{error}.")

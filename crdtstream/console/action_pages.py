@@ -15,6 +15,7 @@ from crdtstream.console.actions import (
     TEXT_LENGTH_MAX,
     Acknowledge,
     Action,
+    Add,
     Claim,
     Remove,
     SetLink,
@@ -24,7 +25,7 @@ from crdtstream.console.actions import (
     values_of,
 )
 from crdtstream.console.layout import problem, section
-from crdtstream.console.outcomes import Outcome, State
+from crdtstream.console.outcomes import Outcome, Secret, State
 from crdtstream.console.plans import Plan
 from crdtstream.page.markup import Child, Markup, element
 
@@ -57,7 +58,7 @@ def back_of(action: Action) -> str:
             return pending_path(action.key, action.group)
         case Tune():
             return "/console/node"
-        case Remove():
+        case Add() | Remove():
             return "/console/members"
 
 
@@ -166,6 +167,46 @@ def asks_for_value(
     ]
 
 
+def asks_for_region() -> list[Child]:
+    """Name and addresses of a region that is to join."""
+    fields = [
+        ("name", "Name", "eu", True),
+        ("grpc", "gRPC, where the other regions reach it", "10.0.0.4:7384", True),
+        ("resp", "Redis clients, if it is announced", "10.0.0.4:6384", False),
+        ("http", "HTTP, if it is announced", "10.0.0.4:8384", False),
+    ]
+    return [
+        section(
+            "New region",
+            element(
+                "form",
+                [
+                    (
+                        element("label", label, for_=name),
+                        element(
+                            "input",
+                            id=name,
+                            name=name,
+                            required="" if is_required else None,
+                            maxlength=str(TEXT_LENGTH_MAX),
+                            placeholder=example,
+                            autocomplete="off",
+                            spellcheck="false",
+                        ),
+                    )
+                    for name, label, example, is_required in fields
+                ],
+                element("button", "Go on", type="submit"),
+                element("a", "Change nothing", href="/console/members"),
+                method="get",
+                action=f"{ACT}add",
+                class_="decide",
+            ),
+            note="The next page says what happens, and asks.",
+        )
+    ]
+
+
 def asks_for_consumer(key: bytes, group: bytes, ids: Sequence[bytes]) -> list[Child]:
     """The consumer that is to get pending entries."""
     values = [("key", key), ("group", group), *(("id", one) for one in ids)]
@@ -238,9 +279,21 @@ def outcome(found: Outcome) -> list[Child]:
                 )
                 if found.state is State.RUNNING
                 else None,
+                _secret(found.secret) if found.secret is not None else None,
                 role="status",
                 data_outcome=state,
             ),
         ),
         element("p", element("a", "Back", href=found.back)),
     ]
+
+
+def _secret(secret: Secret) -> Markup:
+    return element(
+        "div",
+        element("p", secret.about),
+        element("pre", element("code", secret.text), tabindex="0"),
+        element("p", secret.then),
+        element("pre", element("code", secret.command), tabindex="0"),
+        class_="secret",
+    )

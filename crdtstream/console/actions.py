@@ -3,7 +3,7 @@
     link      pause, resume: as crdtstream sync
     group     acknowledge, claim: XACK and XCLAIM JUSTID, in this region
     node      tune: as rladmin tune db, in this region
-    members   remove: as crdtstream crdb remove-instance
+    members   add, remove: as crdtstream crdb add-instance and remove-instance
 
 An action is its name and its values, in the same form in an address, in a proof and here.
 """
@@ -80,13 +80,23 @@ class Tune:
 
 
 @dataclass(frozen=True, slots=True)
+class Add:
+    """One more region may join; empty addresses are not announced."""
+
+    name: str
+    grpc: str
+    resp: str
+    http: str
+
+
+@dataclass(frozen=True, slots=True)
 class Remove:
     """A region seals itself, hands over, and is removed from the database."""
 
     region: RegionId
 
 
-Action: TypeAlias = SetLink | Acknowledge | Claim | Tune | Remove
+Action: TypeAlias = SetLink | Acknowledge | Claim | Tune | Add | Remove
 # By name, the values that it has, in this order.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "pause": ("peer",),
@@ -94,6 +104,7 @@ VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "acknowledge": ("key", "group", "id"),
     "claim": ("key", "group", "consumer", "idle", "id"),
     "tune": ("parameter", "value"),
+    "add": ("name", "grpc", "resp", "http"),
     "remove": ("region",),
 }
 
@@ -119,6 +130,13 @@ def action_of(name: str, given: Mapping[str, Sequence[bytes]]) -> Action:
             )
         case "tune":
             return Tune(_text(given, "parameter"), _text(given, "value"))
+        case "add":
+            return Add(
+                _text(given, "name"),
+                _text(given, "grpc"),
+                _text(given, "resp", least=0),
+                _text(given, "http", least=0),
+            )
         case "remove":
             return Remove(_region(given, "region"))
         case _:
@@ -136,6 +154,8 @@ def name_of(action: Action) -> str:
             return "claim"
         case Tune():
             return "tune"
+        case Add():
+            return "add"
         case Remove():
             return "remove"
         case _:
@@ -159,6 +179,11 @@ def values_of(action: Action) -> list[tuple[str, bytes]]:
             ]
         case Tune():
             return [("parameter", action.parameter.encode()), ("value", action.value.encode())]
+        case Add():
+            values = zip(
+                VALUES["add"], (action.name, action.grpc, action.resp, action.http), strict=True
+            )
+            return [(name, value.encode()) for name, value in values]
         case Remove():
             return [("region", b"%d" % action.region)]
         case _:
@@ -177,6 +202,8 @@ def title_of(action: Action) -> str:
             return f"Claim {_entries(action.ids)} for consumer {consumer}"
         case Tune():
             return f"Set {action.parameter} to {action.value}"
+        case Add():
+            return f"Add region {action.name}"
         case Remove():
             return f"Remove region {action.region}"
         case _:
@@ -191,7 +218,7 @@ def may_act(rights: Rights, action: Action) -> bool:
     match action:
         case Acknowledge() | Claim():
             return rights.may_call(action.command)
-        case SetLink() | Tune() | Remove():
+        case SetLink() | Tune() | Add() | Remove():
             return may_operate(rights)
         case _:
             assert_never(action)
@@ -229,10 +256,10 @@ def _name(given: Mapping[str, Sequence[bytes]], name: str) -> bytes:
     return found
 
 
-def _text(given: Mapping[str, Sequence[bytes]], name: str) -> str:
+def _text(given: Mapping[str, Sequence[bytes]], name: str, *, least: int = 1) -> str:
     found = _one(given, name)
-    if not 0 < len(found) <= TEXT_LENGTH_MAX or not found.isascii():
-        raise ActionError(f"The value {name} has 1 to {TEXT_LENGTH_MAX} characters of ASCII.")
+    if not least <= len(found) <= TEXT_LENGTH_MAX or not found.isascii():
+        raise ActionError(f"The value {name} has {least} to {TEXT_LENGTH_MAX} characters of ASCII.")
     return found.decode()
 
 

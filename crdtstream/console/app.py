@@ -33,7 +33,12 @@ from crdtstream.console.guard import STILL_MAY, ConsoleGuard, rights_of
 from crdtstream.console.layout import Frame, page, problem_page
 from crdtstream.console.live import LiveResponse
 from crdtstream.console.parts import ConsoleParts
-from crdtstream.console.pending import may_see_pending, read_pending
+from crdtstream.console.pending import (
+    may_see_consumers,
+    may_see_pending,
+    read_consumers,
+    read_pending,
+)
 from crdtstream.console.reading import (
     group_facts,
     may_ask_why,
@@ -235,18 +240,19 @@ class Console:
         group = self._there(key).groups.get(name)
         if group is None:
             raise no_group()
-        found = read_pending(group, start=start, now=self._parts.engine.now())
+        now = self._parts.engine.now()
         content = pending_page.pending(
             key,
             name,
-            found,
+            read_pending(group, start=start, now=now),
+            read_consumers(group, now) if may_see_consumers(rights, key, name) else None,
             here=self._replica.region,
             start=start,
             are_chosen=asked.get("choose") == pending_page.ALL,
             may_acknowledge=may_acknowledge(rights, key),
             may_claim=may_claim(rights, key),
         )
-        return self._still(f"Pending of {words.name(name)}", content, "Streams")
+        return self._still(f"Group {words.name(name)}", content, "Streams")
 
     def _still(self, title: str, content: list[Child], tab: str) -> Response:
         at = words.clock(self._parts.engine.now())

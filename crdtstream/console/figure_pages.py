@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from crdtstream.console import words
-from crdtstream.console.action_pages import act_path
+from crdtstream.console.action_pages import ACT, act_path
 from crdtstream.console.cells import Cells
 from crdtstream.console.feed import View
 from crdtstream.console.layout import (
@@ -189,7 +189,7 @@ def members(view: View, *, may_operate: bool) -> list[Child]:
     """Members of the database, their changes, and states that regions take over.
 
     Args:
-        may_operate: the viewer may remove members.
+        may_operate: the viewer may add and remove members.
     """
     picture, cells = view.picture, view.cells
     known = picture.members
@@ -230,7 +230,11 @@ def members(view: View, *, may_operate: bool) -> list[Child]:
     ]
     return [
         section("Database", facts_list(facts)),
-        section("Regions", table("Members", columns, rows)),
+        section(
+            "Regions",
+            table("Members", columns, rows),
+            element("p", element("a", "Add a region…", href=f"{ACT}add")) if may_operate else None,
+        ),
         section(
             "Bootstraps",
             _bootstraps(picture.regions, cells),

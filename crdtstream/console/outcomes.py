@@ -29,6 +29,21 @@ class State(Enum):
     UNKNOWN = "not known"
 
 
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What the outcome of an action shows to its user, and no log.
+
+    Attributes:
+        about: a sentence in front of ``text``.
+        then: a sentence in front of ``command``, which is no secret.
+    """
+
+    about: str
+    text: str = field(repr=False)
+    then: str
+    command: str
+
+
 class OutcomesFullError(Exception):
     """All actions that might make room are still being done."""
 
@@ -43,6 +58,7 @@ class Outcome:
         title: the action, in words.
         back: path of the page from which it was done.
         lines: sentences about it, the newest last.
+        secret: shown behind them.
     """
 
     number: str
@@ -52,6 +68,7 @@ class Outcome:
     began_s: float
     state: State = State.RUNNING
     lines: list[str] = field(default_factory=list)
+    secret: Secret | None = None
 
     def say(self, line: str) -> None:
         """One more sentence; of many, the oldest go."""

@@ -1,11 +1,15 @@
-"""The page of a group's pending entries: chosen by marks, they are acknowledged or claimed."""
+"""The page of a group: its consumers, and its pending entries.
 
+Chosen by marks, entries are acknowledged or claimed.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
 from crdtstream.console import words
 from crdtstream.console.action_pages import ACT, packed, pending_path
 from crdtstream.console.layout import Column, region_mark, section, table
-from crdtstream.console.pending import PendingEntry, PendingPage
+from crdtstream.console.pending import ConsumerFacts, PendingEntry, PendingPage
 from crdtstream.console.stream_pages import entry_path, stream_path
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId, format_id
 from crdtstream.page.markup import Child, Markup, element
@@ -18,6 +22,7 @@ def pending(
     key: bytes,
     group: bytes,
     found: PendingPage,
+    consumers: Sequence[ConsumerFacts] | None,
     *,
     here: RegionId,
     start: StreamId,
@@ -28,6 +33,7 @@ def pending(
     """The page; buttons for what the viewer may do.
 
     Args:
+        consumers: the first of ``found.consumer_count``; None: the viewer may not see them.
         start: the ID from which on it shows entries.
         are_chosen: all of them are marked.
     """
@@ -60,7 +66,46 @@ def pending(
             _pager(key, group, found, is_first=start == ID_MIN),
             note="Delivered in this region and not acknowledged, by ID, as XPENDING.",
         ),
+        None
+        if consumers is None
+        else section(
+            f"{words.number_of(found.consumer_count, 'consumer')} in region {here}",
+            _consumers(consumers, found.consumer_count),
+            note="As XINFO CONSUMERS; other regions have consumers of their own.",
+        ),
     ]
+
+
+def _consumers(consumers: Sequence[ConsumerFacts], count: int) -> Markup:
+    if not consumers:
+        return element("p", "No consumer has read in this region.", class_="empty")
+    columns = [
+        Column("consumer", "key"),
+        Column("pending", "number"),
+        Column("asked", "number"),
+        Column("got entries", "number"),
+    ]
+    rows = [
+        (
+            words.name(one.name),
+            words.count(one.pending),
+            _ago(one.idle_ms),
+            "never" if one.inactive_ms is None else _ago(one.inactive_ms),
+        )
+        for one in consumers
+    ]
+    left_out = count - len(consumers)
+    return element(
+        "div",
+        table("Consumers", columns, rows),
+        element("p", f"{words.number_of(left_out, 'consumer')} more", class_="quiet")
+        if left_out
+        else None,
+    )
+
+
+def _ago(ms: int) -> str:
+    return f"{words.duration(ms)} ago"
 
 
 _COLUMNS = [

@@ -4,6 +4,8 @@ A plan changes nothing.  Between a plan and its action others may change the sam
 decided when it is done, by the code that serves commands and operators as well.
 """
 
+import hashlib
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -15,14 +17,17 @@ from crdtstream.commands.groups.pending import idle_ms, xack
 from crdtstream.commands.lookup import group_or_error
 from crdtstream.commands.reply import CommandError, Reply
 from crdtstream.console import words
-from crdtstream.console.actions import Acknowledge, Action, Claim, Remove, SetLink, Tune
+from crdtstream.console.actions import Acknowledge, Action, Add, Claim, Remove, SetLink, Tune
+from crdtstream.console.outcomes import Secret
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import Millis, StreamId
 from crdtstream.core.lanes.cold import UnreadableError
+from crdtstream.core.member_changes import TOKEN_BYTES, TOKEN_HOURS
 from crdtstream.core.replica import Replica
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.programs import OutcomeUnknownError
+from crdtstream.v1 import admin_pb2 as pb
 
 # How long the others may take to get all of a region that is removed, as for the command.
 REMOVAL_SECONDS: Final = 60.0
@@ -65,6 +70,8 @@ class Planner:
                     return self._of_claim(action)
                 case Tune():
                     return self._of_tune(action)
+                case Add():
+                    return await self._of_addition(action)
                 case Remove():
                     return await self._of_removal(action)
                 case _:
@@ -72,8 +79,8 @@ class Planner:
         except (CommandError, NotDoneError, NotKnownError) as error:
             return Plan(obstacle=f"{error}")
 
-    async def act(self, action: Action) -> AsyncIterator[str]:
-        """Do it; yields what happens, in sentences.
+    async def act(self, action: Action) -> AsyncIterator[str | Secret]:
+        """Do it; yields what happens, in sentences, and what only its user may see.
 
         Raises:
             NotDoneError: it was not done.
@@ -93,6 +100,18 @@ class Planner:
             case Tune():
                 before, value = await self._operating.tune(action.parameter, action.value)
                 yield f"{action.parameter} was {before}, and is {value}."
+            case Add():
+                secret = secrets.token_bytes(TOKEN_BYTES)
+                added = await self._operating.add(_new(action, secret, self._engine.now()))
+                yield Secret(
+                    f"The token with which its node joins, good for {TOKEN_HOURS} hours. Save it on"
+                    f" the machine of region {added} as region-{added}.token, for its user alone:",
+                    secret.hex(),
+                    f"Then start the node of region {added} there:",
+                    f"crdtstream node --join {self._operating.settings.grpc_address}"
+                    f" --token-file region-{added}.token --config region-{added}.toml",
+                )
+                yield f"Region {added} may join."
             case Remove():
                 steps = self._operating.removal(
                     action.region, seconds=REMOVAL_SECONDS, dry_run=False
@@ -221,6 +240,25 @@ class Planner:
             f"Setting it to {before} undoes it.",
         )
 
+    async def _of_addition(self, action: Add) -> Plan:
+        added = await self._operating.add(
+            _new(action, bytes(TOKEN_BYTES), self._engine.now()), dry_run=True
+        )
+        return Plan(
+            [
+                (
+                    f"Region {action.name} becomes a member that may join, with a number that is"
+                    f" free then (now: {added}). More than half of the regions must be up."
+                ),
+                (
+                    f"The other regions call it at {action.grpc}, and keep for it what it lacks."
+                    " It takes reads and writes when its node has joined, and has all entries."
+                ),
+                "The page behind this one shows the token that its node needs, to you alone.",
+            ],
+            "Its removal undoes it; its number is not given again.",
+        )
+
     async def _of_removal(self, action: Remove) -> Plan:
         steps = self._operating.removal(action.region, seconds=REMOVAL_SECONDS, dry_run=True)
         async with aclosing(steps):
@@ -239,6 +277,17 @@ class Planner:
 
 _NOT_PENDING: Final = "None of these entries is pending in this region any more."
 _NOT_CLAIMED: Final = "entries that were acknowledged, deleted or not idle are not among them."
+
+
+def _new(action: Add, token: bytes, now: Millis) -> pb.AddRegion:
+    return pb.AddRegion(
+        name=action.name,
+        grpc_address=action.grpc,
+        resp_address=action.resp,
+        http_address=action.http,
+        token_sha256=hashlib.sha256(token).digest(),
+        token_expires_ms=now + TOKEN_HOURS * 3_600_000,
+    )
 
 
 def _not_pending(count: int) -> list[str]:

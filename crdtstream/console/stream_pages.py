@@ -340,7 +340,12 @@ def _group(key: bytes, one: GroupFacts, *, has_pending_page: bool) -> Markup:
         "article",
         element("h3", name),
         element("p", " · ".join(facts), class_="quiet"),
-        element("p", element("a", f"Pending entries of {name}", href=pending_path(key, one.name)))
+        element(
+            "p",
+            element(
+                "a", f"Consumers and pending entries of {name}", href=pending_path(key, one.name)
+            ),
+        )
         if has_pending_page
         else None,
         table(f"Lanes of group {name}", columns, rows),

@@ -194,15 +194,20 @@ class DestroyGroup:
     group: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class AckFrontier:
     """Per lane an interval (from, to] whose entries were all acknowledged at the issuer."""
 
-    key: bytes
-    group: bytes
-    intervals: Mapping[RegionId, tuple[StreamId, StreamId]]
+    key: Final[bytes]
+    group: Final[bytes]
+    intervals: Final[Mapping[RegionId, tuple[StreamId, StreamId]]]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, key: bytes, group: bytes, intervals: Mapping[RegionId, tuple[StreamId, StreamId]]
+    ) -> None:
+        self.key = key
+        self.group = group
+        self.intervals = intervals
         assert self.intervals, "an effect that changes nothing must not be issued"
         assert are_stretches(self.intervals.values())
 
@@ -419,7 +424,7 @@ def are_stretches(stretches: Iterable[tuple[StreamId, StreamId]]) -> bool:
     return all(start < end for start, end in stretches)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class AppendColumns:
     """The appends of a batch, column by column, in the order they were issued.
 
@@ -439,11 +444,31 @@ class AppendColumns:
     seq: "array[int]"  # 'Q'
     lengths: "array[int]"  # 'I'
     fields: bytes
-    idempotent: dict[int, IdempotentId] = field(default_factory=dict)
-    numbered: list[NumberedRun] = field(default_factory=list)
+    idempotent: dict[int, IdempotentId]
+    numbered: list[NumberedRun]
+
+    def __init__(
+        self,
+        keys: list[bytes],
+        key_index: "array[int]",
+        ms: "array[int]",
+        seq: "array[int]",
+        lengths: "array[int]",
+        fields: bytes,
+        idempotent: dict[int, IdempotentId] | None = None,
+        numbered: list[NumberedRun] | None = None,
+    ) -> None:
+        self.keys = keys
+        self.key_index = key_index
+        self.ms = ms
+        self.seq = seq
+        self.lengths = lengths
+        self.fields = fields
+        self.idempotent = {} if idempotent is None else idempotent
+        self.numbered = [] if numbered is None else numbered
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class EffectBatch:
     """Consecutive effects of one region under one context: the unit of log, link and apply.
 
@@ -467,9 +492,27 @@ class EffectBatch:
     issued_ms: Millis
     appends: AppendColumns
     others: list[tuple[int, RareEffect]]
-    follows: int = 0
+    follows: int
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        origin: RegionId,
+        first_n: int,
+        count: int,
+        context: VersionVector,
+        issued_ms: Millis,
+        appends: AppendColumns,
+        others: list[tuple[int, RareEffect]],
+        follows: int = 0,
+    ) -> None:
+        self.origin = origin
+        self.first_n = first_n
+        self.count = count
+        self.context = context
+        self.issued_ms = issued_ms
+        self.appends = appends
+        self.others = others
+        self.follows = follows
         assert self.count == len(self.appends.ms) + len(self.others) >= 1
         assert self.origin not in self.context
 
@@ -481,7 +524,7 @@ class EffectBatch:
 # --- Local changes: durable here, never replicated ----------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Deliver:
     """XREADGROUP with ``>``: entries delivered.
 
@@ -490,14 +533,28 @@ class Deliver:
         noack: delivered as if acknowledged at once: nothing becomes pending.
     """
 
-    key: bytes
-    group: bytes
-    consumer: bytes
-    now: Millis
-    ids: Mapping[RegionId, Ids]
-    noack: bool
+    key: Final[bytes]
+    group: Final[bytes]
+    consumer: Final[bytes]
+    now: Final[Millis]
+    ids: Final[Mapping[RegionId, Ids]]
+    noack: Final[bool]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        group: bytes,
+        consumer: bytes,
+        now: Millis,
+        ids: Mapping[RegionId, Ids],
+        noack: bool,
+    ) -> None:
+        self.key = key
+        self.group = group
+        self.consumer = consumer
+        self.now = now
+        self.ids = ids
+        self.noack = noack
         assert all(self.ids.values()), "no lane is empty"
 
 
@@ -515,15 +572,18 @@ class Redeliver:
         assert all(self.ids.values()), "no lane is empty"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Ack:
     """Pending entries that were acknowledged."""
 
-    key: bytes
-    group: bytes
-    ids: Mapping[RegionId, Ids]
+    key: Final[bytes]
+    group: Final[bytes]
+    ids: Final[Mapping[RegionId, Ids]]
 
-    def __post_init__(self) -> None:
+    def __init__(self, key: bytes, group: bytes, ids: Mapping[RegionId, Ids]) -> None:
+        self.key = key
+        self.group = group
+        self.ids = ids
         assert all(self.ids.values()), "no lane is empty"
 
 
@@ -623,7 +683,7 @@ class Merged:
     key: bytes | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Record:
     """Unit of the log: durable before anything that depends on it may leave the process.
 
@@ -645,7 +705,23 @@ class Record:
     last_n: int
     batch: bytes | None
     local: bytes | None
-    merged_vv: VersionVector | None = field(default=None, compare=False)
+    merged_vv: VersionVector | None = field(compare=False)
+
+    def __init__(
+        self,
+        origin: RegionId,
+        first_n: int,
+        last_n: int,
+        batch: bytes | None,
+        local: bytes | None,
+        merged_vv: VersionVector | None = None,
+    ) -> None:
+        self.origin = origin
+        self.first_n = first_n
+        self.last_n = last_n
+        self.batch = batch
+        self.local = local
+        self.merged_vv = merged_vv
 
 
 def record_bytes(record: Record) -> int:

@@ -75,6 +75,11 @@ class Contact:
         return tuple(address for address in (self.grpc, self.resp, self.http) if address)
 
 
+# Of a token that is made here.
+TOKEN_BYTES: Final = 32
+TOKEN_HOURS: Final = 24
+
+
 @dataclass(frozen=True, slots=True)
 class JoinToken:
     """The secret of one join, which only its hash is kept of.

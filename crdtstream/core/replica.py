@@ -99,6 +99,9 @@ class Replica:
             effects that follow from applying others' effects wait.
         expired_count: keys that existed, expired and were deleted from here, since the process
             started.
+        cold: images that ``take_cold`` has to return.
+        stream_deadlines, string_deadlines: deadlines of keys, whether they count here or not; while
+            both are empty, ``next_deadline`` is None.
         expiry_is_held: expired keys wait for entries that are on disk.
         ends: regions whose effects are known to end, and where; set from outside.
         staged: reads the state that a ``Merged`` names; None: none is staged here.
@@ -154,6 +157,9 @@ class Replica:
         self._expiry = self._keys.expiry
         self.next_deadline = self._keys.next_deadline
         self._due = self._keys.due
+        self.stream_deadlines = self._keys.expiry.deadlines
+        self.string_deadlines = self._keys.string_expiry.deadlines
+        self.cold = self._issuer.cold
         self._floors = self._state.floors
         self._grown_lanes = self._state.grown_runs.lanes
 
@@ -464,7 +470,7 @@ class Replica:
             try:
                 self._issuer.expire(key)
             except ColdError as error:
-                self._issuer.cold += error.images
+                self.cold += error.images
                 self.expiry_is_held = True
             # The next key may have to be read for, and can wait.
             self._issuer.note_settled()
@@ -491,7 +497,8 @@ class Replica:
 
     def take_cold(self) -> list[int]:
         """Images that are needed to find what was acknowledged, since the last call."""
-        cold, self._issuer.cold = self._issuer.cold, []
+        cold = list(self.cold)
+        self.cold.clear()
         return cold
 
     def needs_of(self, batch: EffectBatch) -> list[int]:
@@ -665,7 +672,11 @@ class Replica:
 
     def take_records(self, now: Millis) -> list[Record]:
         """Everything to be made durable since the last call, in order.  Ends a tick."""
-        self.seal(now)
+        section = self._section
+        if section.batch.count or section.changes or self._grown_lanes:
+            self.seal(now)
+        if not self._records:
+            return []
         records, self._records = self._records, []
         return records
 

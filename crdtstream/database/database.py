@@ -109,6 +109,7 @@ class Database:
         on_refused: called for each request that its user has no right to (ACL LOG).
         on_program_refused: called for each refusal of a program that speaks another protocol, with
             its address.
+        open_writes: clients whose last write is not yet measured; to be told when a section ends.
         runs: calls runs of XADDs, of XACKs and of XDELs.
         channels: which client listens to what; the shell says there how to send to them.
         notifications: what is published of changes of keys; to be told when a tick ends.
@@ -137,14 +138,14 @@ class Database:
         self._refusals = Refusals(self.statistics, self._transactions)
         self._serving = Serving(self, self._transactions)
         self.waiting = self._serving.waiting
-        self._writes = OpenWrites(replica)
-        self._note_write = self._writes.note
+        self.open_writes = OpenWrites(replica)
+        self._note_write = self.open_writes.note
         self.runs = Runs(
             self,
             dispatch=self._dispatch,
             transactions=self._transactions,
             serving=self._serving,
-            writes=self._writes,
+            writes=self.open_writes,
         )
         self.channels = Channels()
         self.notifications = Notifications(replica, self.channels, self._dispatch)
@@ -428,12 +429,15 @@ class Database:
 
     def measure_writes(self, session: Session) -> None:
         """Issue the client's acknowledgements, so that they can be waited for."""
-        self._writes.measure(session)
+        self.open_writes.measure(session)
 
     def note_sealed(self) -> None:
-        """The open section has ended: acknowledgements in it were measured, and it is a record."""
-        if self._writes.sessions:
-            self._writes.note_sealed()
+        """The open section has ended: acknowledgements in it were measured, and it is a record.
+
+        Needed only while ``open_writes`` has sessions.
+        """
+        if self.open_writes.sessions:
+            self.open_writes.note_sealed()
 
     # --- Queueing and postponing --------------------------------------------------------------
 

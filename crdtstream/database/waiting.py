@@ -15,7 +15,7 @@ from crdtstream.database.session import Handler, Session
 STALE_TIMES_MAX: Final = Size(64, least=0)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, init=False, eq=False)
 class Waiter:
     """A blocked command.
 
@@ -38,10 +38,32 @@ class Waiter:
     deadline: Millis | None
     argv: list[bytes]
     ns: int
-    is_cold: bool = False
-    tries: int = 0
-    scheduled_at: Millis | None = None
-    generation: int = 0
+    is_cold: bool
+    tries: int
+    scheduled_at: Millis | None
+    generation: int
+
+    def __init__(
+        self,
+        seq: int,
+        session: Session,
+        handler: Handler,
+        blocked: Blocked,
+        deadline: Millis | None,
+        argv: list[bytes],
+        ns: int,
+    ) -> None:
+        self.seq = seq
+        self.session = session
+        self.handler = handler
+        self.blocked = blocked
+        self.deadline = deadline
+        self.argv = argv
+        self.ns = ns
+        self.is_cold = False
+        self.tries = 0
+        self.scheduled_at = None
+        self.generation = 0
 
     @property
     def wakes_at(self) -> Millis | None:

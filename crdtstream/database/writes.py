@@ -18,7 +18,8 @@ class OpenWrites:
     """The clients that wrote in the open section.
 
     Attributes:
-        sessions: those whose last write is not yet known to be in a certain record.
+        sessions: those whose last write is not yet known to be in a certain record; one and the
+            same list for good.
     """
 
     def __init__(self, replica: Replica) -> None:

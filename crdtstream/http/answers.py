@@ -62,6 +62,11 @@ async def not_found(request: Request, _error: Exception) -> Response:
 
 async def not_allowed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    answer = refusal(405, "method_not_allowed", "only GET and HEAD are served")
+    answer = refusal(
+        405,
+        "method_not_allowed",
+        "only GET and HEAD are served here; `crdtstream crdb --help` has the commands that change"
+        " a database",
+    )
     answer.headers.update(error.headers or {})
     return answer

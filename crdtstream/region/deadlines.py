@@ -45,6 +45,10 @@ class Deadlines:
         self._all.append(deadline)
         return deadline
 
+    def all_set(self) -> list[Millis]:
+        """Those that are set."""
+        return [deadline.at for deadline in self._all if deadline.at is not None]
+
     def note(self, before: Millis | None, at: Millis | None) -> None:
         """Note that one of them has moved."""
         earliest = self.earliest

@@ -34,6 +34,8 @@ class ReplicationLag:
     Attributes:
         known_n: effects of this region that the peer with most of them durably has.
         has_changed: another effect is the oldest that lags, since this was set back.
+        now: when the last tick ended; set from outside, but by ``pass_time`` if the clock is back.
+        sample_at: time from which on ``pass_time`` has something to do.
     """
 
     def __init__(self, replica: Replica, peers: Peers, *, now: Millis) -> None:
@@ -41,7 +43,7 @@ class ReplicationLag:
         self.has_changed = False
         self._replica = replica
         self._peers = peers
-        self._now = now
+        self.now = now
         self._known: dict[RegionId, int] = {}
         # First effect that was issued at each time, ascending; none for what is known.
         self._marks: deque[tuple[int, Millis]] = deque()
@@ -49,6 +51,7 @@ class ReplicationLag:
         self._was_alone = self.is_alone
         # The time and number where the counting began, for the rate; and the rate before.
         self._rate_from: tuple[Millis, int] = (now, 0)
+        self.sample_at = Millis(now + RATE_MS.value)
         self._rate = 0
 
     def _begin(self, now: Millis) -> None:
@@ -99,7 +102,7 @@ class ReplicationLag:
 
     def note_issued(self, now: Millis) -> None:
         """Note that a tick ended and left records."""
-        issued = self._replica.issued
+        issued = self._replica.vv.get(self._replica.region, 0)
         if issued <= self._marked_n or not self._peers.active:
             return
         marks = self._marks
@@ -147,7 +150,7 @@ class ReplicationLag:
         marks = self._marks
         if n < self.known_n:
             # It is unknown since when they lack; they count from now on.
-            marks.appendleft((n + 1, marks[0][1] if marks else self._now))
+            marks.appendleft((n + 1, marks[0][1] if marks else self.now))
         self.known_n = n
         while len(marks) > 1 and marks[1][0] <= n + 1:
             marks.popleft()
@@ -156,13 +159,14 @@ class ReplicationLag:
         self.has_changed = True
 
     def pass_time(self, now: Millis) -> None:
-        """Note that a tick ends."""
-        if now < self._now:
+        """Note that a tick ends: the clock is back, or a rate is due."""
+        if now < self.now:
             # The clock was set back: what is older than it says counts from now.
             self._marks = deque((n, min(ms, now)) for n, ms in self._marks)
             self.has_changed = True
-        self._now = now
+        self.now = now
         since, _ = self._rate_from
         if not since <= now < since + RATE_MS.value:
             self._rate = self.acknowledged_per_second(now) if now > since else 0
             self._rate_from = (now, self.known_n)
+            self.sample_at = Millis(now + RATE_MS.value)

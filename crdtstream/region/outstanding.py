@@ -21,15 +21,19 @@ from crdtstream.region.ready import Parcel
 QUEUE_BYTES_MAX: Final = Size(64 << 20, least=1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Mark:
     """A place in the log: what was logged when a sync began."""
 
-    seq: int
-    vv: VersionVector
+    seq: Final[int]
+    vv: Final[VersionVector]
+
+    def __init__(self, seq: int, vv: VersionVector) -> None:
+        self.seq = seq
+        self.vv = vv
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, init=False, eq=False)
 class _Left:
     """Records and parcels that one tick left."""
 
@@ -37,6 +41,12 @@ class _Left:
     records: int
     size: int
     parcels: list[Parcel]
+
+    def __init__(self, after: int, records: int, size: int, parcels: list[Parcel]) -> None:
+        self.after = after
+        self.records = records
+        self.size = size
+        self.parcels = parcels
 
 
 class Durable(Protocol):

@@ -39,7 +39,7 @@ class Receiver(Protocol):
         """Go on: its blocked command was answered, or what held it back has ended."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, init=False, eq=False)
 class Parcel:
     """Output of one tick to one receiver.
 
@@ -55,8 +55,16 @@ class Parcel:
     chunks: Sequence[Any]
     replies: int
     size: int
-    after: int = 0
-    certain: bool = True
+    after: int
+    certain: bool
+
+    def __init__(self, receiver: Receiver, chunks: Sequence[Any], replies: int, size: int) -> None:
+        self.receiver = receiver
+        self.chunks = chunks
+        self.replies = replies
+        self.size = size
+        self.after = 0
+        self.certain = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ FolderChange: TypeAlias = Revoke | StoreIdentity | Confirm | StoreMembership | S
 NO_RECORDS: Final[Sequence[Record]] = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Ready:
     """The output of one tick.
 
@@ -158,6 +166,30 @@ class Ready:
     applies: bool
     deadline: Millis | None
     notices: list[Notice]
+
+    def __init__(
+        self,
+        records: Sequence[Record],
+        parcels: list[Parcel],
+        woken: list[Any],
+        links: list[Any],
+        fetch: list[tuple[int, ...]],
+        letters: list[AnyLetter],
+        folder: FolderChange | None,
+        applies: bool,
+        deadline: Millis | None,
+        notices: list[Notice],
+    ) -> None:
+        self.records = records
+        self.parcels = parcels
+        self.woken = woken
+        self.links = links
+        self.fetch = fetch
+        self.letters = letters
+        self.folder = folder
+        self.applies = applies
+        self.deadline = deadline
+        self.notices = notices
 
     def tell(self) -> None:
         """Hand over the parcels."""

@@ -155,9 +155,8 @@ class Region:
         self.limits = limits or RegionLimits()
         ground = Ground(replica, database, peers, runtime, self.limits, now)
         self.tick, self.deadlines = ground.tick, ground.deadlines
-        # The last time that was passed to this region, and the time at which a tick last ended.
+        # The last time that was passed to this region.
         self._now = now
-        self._looked_ms: Millis | None = None
         self._told: list[Parcel] = []
         self._cuts_noted: Set[RegionId] = frozenset()
 
@@ -578,8 +577,13 @@ class Region:
 
     def _due_folder_change(self) -> FolderChange | None:
         change = self.folder_change
-        # A confirmation may wait for votes, and is due again when something else happens.
-        self.tick.folder_is_due = change is not None or self.opening.folder_change is not None
+        # A confirmation may wait for votes, and is due again when something else happens.  A region
+        # that recovers waits for an event that may come by anything.
+        self.tick.folder_is_due = (
+            change is not None
+            or self.opening.readiness.is_recovering
+            or self.opening.folder_change is not None
+        )
         return change
 
     def _follow_newer_folder(self, region: RegionId, *, has_begun: bool) -> None:
@@ -695,30 +699,33 @@ class Region:
     # --- Out ----------------------------------------------------------------------------------
 
     def ready(self, now: Millis) -> Ready:
-        """End the tick; return its output."""
+        """End the tick; return its output.
+
+        A part is called only if an attribute shows that it has something to do; see ``tick.py``.
+        """
+        replica, database, tick = self.replica, self.database, self.tick
         if self.gate.takes_again:
             self.gate.takes_again = False
             self.pass_time(now)
-        if self.database.notifications.is_on:
-            self.database.notifications.tell()
-        records = self.replica.take_records(now)
-        self.database.note_sealed()
+        if database.notifications.is_on:
+            database.notifications.tell()
+        records = replica.take_records(now)
+        if database.open_writes.sessions:
+            database.note_sealed()
         if self.cold.pins.pinned:
             self.cold.pins.note_tick()
-        cold = self.replica.take_cold()
-        if cold:
-            self.cold.ask_in_background(cold)
+        if replica.cold:
+            self.cold.ask_in_background(replica.take_cold())
+        lag = self.staleness.lag
         if records:
-            self.staleness.lag.note_issued(now)
-        if self.staleness.is_on or now != self._looked_ms:
-            self._looked_ms = now
+            lag.note_issued(now)
+        if self.staleness.is_on or not lag.now <= now < lag.sample_at:
             self.staleness.look(now)
-        if self.links.serves:
+        lag.now = now
+        waiting = database.waiting
+        if tick.has_quiet_links or waiting.without_keys or database.limit is not None:
             self.links.look_for_news()
-        tick = self.tick
-        # The event for which a region that recovers waits may come by anything.
-        folder_is_due = tick.folder_is_due or self.opening.readiness.is_recovering
-        if folder_is_due:
+        if tick.folder_is_due:
             self._note_recovered(now)
         parcels, woken, links, notices = tick.close()
         told, self._told = self._told, []
@@ -730,15 +737,16 @@ class Region:
             self.outstanding.add(records, parcels)
             if self.links.applied:
                 self.links.note_left(self.outstanding.left_seq)
-            if self.replica.members is not self.membership.seen:
+            if replica.members is not self.membership.seen:
                 outstanding = self.outstanding
                 self.membership.note_left(outstanding.left_seq, outstanding.durable_seq, now)
         elif parcels and (self.gate.fault is not None or not self.outstanding.hold(parcels)):
             told += parcels
-        # Clients that wait, keys that expire; and the region's own parts.
-        deadline, earliest = self.database.next_deadline(), self.deadlines.earliest
-        if earliest is not None and (deadline is None or earliest < deadline):
-            deadline = earliest
+        deadline = self.deadlines.earliest
+        if waiting.times or replica.stream_deadlines or replica.string_deadlines:
+            at = database.next_deadline()
+            if at is not None and (deadline is None or at < deadline):
+                deadline = at
         return Ready(
             records=records or NO_RECORDS,
             parcels=told,
@@ -746,7 +754,7 @@ class Region:
             links=links,
             fetch=self.fetching.take() if self.fetching.requests else [],
             letters=tick.take_letters() if tick.letters else [],
-            folder=self._due_folder_change() if folder_is_due or tick.folder_is_due else None,
+            folder=self._due_folder_change() if tick.folder_is_due else None,
             applies=tick.may_apply and self._may_apply(),
             deadline=deadline,
             notices=notices,

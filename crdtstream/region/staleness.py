@@ -98,7 +98,6 @@ class Staleness:
         self._clients = clients
         self._replica = replica
         self._tick = tick
-        self._now = now
         # Sessions that wait, each with the time until which it does.
         self._waiting: dict[int, Millis] = {}
         self._tried_until = now
@@ -123,7 +122,7 @@ class Staleness:
             return LagState.OFF
         if not self.lag.is_known:
             return LagState.UNKNOWN
-        return LagState.WITHIN if self._has_room(1, self._now) else LagState.EXCEEDED
+        return LagState.WITHIN if self._has_room(1, self.lag.now) else LagState.EXCEEDED
 
     # --- The bounds ---------------------------------------------------------------------------
 
@@ -279,15 +278,14 @@ class Staleness:
     def obstacle(self) -> str | None:
         """Reason why writes are refused, if they have been for longer than a moment."""
         if self._is_told and self.action is LagAction.REFUSE:
-            return self._reason(1, self._now)
+            return self._reason(1, self.lag.now)
         return None
 
     def look(self, now: Millis) -> None:
-        """Look at the lag at the end of a tick."""
-        self.lag.pass_time(now)
-        if now < self._now:
+        """Look at the lag as a tick ends: a bound is set, or ``lag`` says that it is due."""
+        if now < self.lag.now:
             self._set_back(now)
-        self._now = now
+        self.lag.pass_time(now)
         if not self.is_on:
             return
         if self.lag.has_changed:

@@ -13,7 +13,8 @@ class Tick:
     Attributes:
         letters: messages that may leave for other regions.
         may_apply: something arrived that may be applied; it stays so until it was tried.
-        folder_is_due: the folder may have to say something new.
+        folder_is_due: the folder may have to say something new; it stays so while that is open.
+        has_quiet_links: a link to a peer is quiet, so news may end that; it stays so until none is.
         on_open: called once when a tick opens: its Ready has to be asked for.
         follow: follows the events that parts post; the region sets it.
     """
@@ -26,6 +27,7 @@ class Tick:
         "_woken",
         "folder_is_due",
         "follow",
+        "has_quiet_links",
         "letters",
         "may_apply",
         "on_open",
@@ -36,6 +38,7 @@ class Tick:
         self.follow: Callable[[Event], None] = _nobody_follows
         self.letters: list[AnyLetter] = []
         self.folder_is_due = True
+        self.has_quiet_links = False
         self.may_apply = False
         self._is_open = False
         self._parcels: list[Parcel] = []

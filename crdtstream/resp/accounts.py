@@ -30,15 +30,16 @@ from crdtstream.aclfiles import (
     replace_file,
     with_epoch,
 )
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.lines import (
     NOTHING_CHANGED,
     LinesError,
+    UsersError,
     new_user,
     text_of,
     users_in,
 )
-from crdtstream.database.acl.rules import RuleError, UnmatchedError, is_user_name
+from crdtstream.database.acl.rules import RuleError, UnmatchedError, as_named, is_user_name
 from crdtstream.database.acl.users import DEFAULT_USER, User, Users, password_hash, unlimited_user
 from crdtstream.settings import NodeSettings
 
@@ -90,18 +91,15 @@ LOCKS_CALLER_OUT: Final = (
 _PASSWORD: Final = re.compile(rb"(?<= )#[0-9a-f]{64}(?= )")
 
 
-class AccountsError(Exception):
+class AccountsError(UsersError):
     """Users that cannot be put in use, or saved; nothing has changed.
 
     Attributes:
-        problems: one sentence each; never empty.
         fault: where the reason lies.
     """
 
-    def __init__(self, *problems: str, fault: Fault = Fault.CONTENT) -> None:
-        assert problems
-        super().__init__(" ".join(problems))
-        self.problems = problems
+    def __init__(self, *sent: str, fault: Fault = Fault.CONTENT) -> None:
+        super().__init__(*sent)
         self.fault = fault
 
 
@@ -157,7 +155,7 @@ class Accounts:
             user = new_user(self.users, name, rules)
         except RuleError as error:
             raise AccountsError(
-                f"Error in ACL SETUSER modifier '{shown(error.rule)}': {error}"
+                f"Error in ACL SETUSER modifier '{as_named(error.rule)}': {error}"
             ) from None
         except UnmatchedError as unmatched:
             raise AccountsError(str(unmatched)) from None
@@ -302,21 +300,21 @@ class Accounts:
             raise AccountsError(LOCKS_ALL_OUT)
         is_anonymous = caller == DEFAULT_USER and self.users.default.is_open
         if caller is not None and caller not in administrators and not is_anonymous:
-            raise AccountsError(LOCKS_CALLER_OUT.format(shown(caller)))
+            raise AccountsError(LOCKS_CALLER_OUT.format(as_sent(caller)))
 
     def _read(self, content: bytes, source: str) -> list[User]:
         """Users of an aclfile that is to replace those in use."""
         try:
             return self._parsed(content, source)
         except AccountsError as error:
-            raise AccountsError(*error.problems, NOTHING_CHANGED) from None
+            raise AccountsError(*error.sent, NOTHING_CHANGED) from None
 
     def _parsed(self, content: bytes, source: str | None) -> list[User]:
         """Users of lines; ``default`` is as requirepass makes it if it is not among them."""
         try:
             found = users_in(self.users, content, source)
         except LinesError as error:
-            raise AccountsError(*error.problems) from None
+            raise AccountsError(*error.sent) from None
         if all(user.name != DEFAULT_USER for user in found):
             found.append(self._first_default.copied())
         return found
@@ -338,7 +336,7 @@ class Accounts:
         try:
             again = users_in(self.users, content, "")
         except LinesError as error:
-            raise AccountsError(*error.problems, NOT_READ_BACK) from None
+            raise AccountsError(*error.sent, NOT_READ_BACK) from None
         if text_of(again) != text_of(self.users.all()):
             raise AccountsError(NOT_READ_BACK)
 
@@ -355,8 +353,8 @@ class Accounts:
         if user.is_open and user.name == DEFAULT_USER:
             return OPEN_DEFAULT.format("default off" if self.file is None else "user default off")
         if user.is_open:
-            return OPEN_USER.format(shown(user.name))
-        return OPEN_BY_EMPTY.format(shown(user.name)) if user.has_empty_password else None
+            return OPEN_USER.format(as_sent(user.name))
+        return OPEN_BY_EMPTY.format(as_sent(user.name)) if user.has_empty_password else None
 
     def _note_lengths(self, rules: Iterable[bytes]) -> None:
         for rule in rules:

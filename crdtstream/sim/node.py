@@ -49,12 +49,15 @@ from crdtstream.sim.bootstraps import SimCopy, SimStaging
 from crdtstream.sim.checkpoints import SimCheckpoints, SimTicks, Turns, a_turn, through
 from crdtstream.sim.disk import Disk, now
 from crdtstream.sim.sizes import drawn_node_limits, redraw
+from crdtstream.sim.tick_check import forgotten
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.staging import staged_state
 
 BYTES_MAX: Final = 1 << 30
+# Before the first tick.
+NOTHING: Final = Ready((), [], [], [], [], [], None, False, None, [])
 # Time that passes whenever the checkpointer looks at it: a turn takes a few parts.
 LOOK_NS: Final = 300_000
 REGION_BITS: Final = REGION_MAX.bit_length()
@@ -283,7 +286,7 @@ class SimNode:
         self.clients: dict[str, SimClient] = {}
         self._asked = True
         self.region.tick.on_open = self._ask
-        self.ready: Ready
+        self.ready = NOTHING
         self.end_tick()
 
     def _new_replica(self, peers: Iterable[RegionId]) -> Replica:
@@ -356,16 +359,12 @@ class SimNode:
         asked, self._asked = self._asked, False
         # Evicted entries may have to be read as well; the read that is under way opens a tick.
         reads = len(self.region.fetching) > 0
+        before = self.ready
         ready = self.ready = self._agenda.end_tick(self.clock)
         self._agenda.put_off()
-        is_idle = not (ready.records or ready.parcels or ready.woken or ready.links)
-        is_idle = is_idle and (reads or not ready.fetch) and not ready.letters
-        assert asked or is_idle, (
-            "something is to be done, and no tick was opened: a node would not have asked"
-        )
-        assert self._agenda.folder_is_due is (self.region.folder_change is not None), (
-            "the folder's next change is looked for in vain"
-        )
+        assert asked or reads or not ready.fetch, "entries are to be read, and no tick was opened"
+        left = forgotten(self.region, ready, before, self.clock, was_open=asked)
+        assert not left, f"a node would not have asked, or asked in vain: {', '.join(left)}"
         for link in ready.links:
             self.on_link(link)
         if ready.letters:

@@ -35,12 +35,16 @@ class Fsync(Enum):
     NO = "no"  # when ``sync`` is called, seldom
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Logged:
     """A record at its place in the log."""
 
-    seq: int
-    record: Record
+    seq: Final[int]
+    record: Final[Record]
+
+    def __init__(self, seq: int, record: Record) -> None:
+        self.seq = seq
+        self.record = record
 
 
 def next_commit(queue: Sequence[Record]) -> list[Record]:

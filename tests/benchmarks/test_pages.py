@@ -1,8 +1,7 @@
-"""Aims, tables, plots and pages of recorded outcomes."""
+"""Aims, tables and pages of recorded outcomes."""
 
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
@@ -10,7 +9,6 @@ from benchmarks import pages, tables
 from benchmarks.aims import AIMS, shown
 from benchmarks.measured import Outcome, Sample
 from benchmarks.parts.all import PARTS
-from benchmarks.plots import drawing
 from benchmarks.scaling import Line, regions_rows
 
 
@@ -109,23 +107,6 @@ def test_text_and_markdown_have_the_same_cells() -> None:
     assert tables.markdown(table) == "| a | b |\n| --- | --- |\n| one | 2 |"
 
 
-def test_bars_and_lines_are_whole_svg() -> None:
-    namespace = "{http://www.w3.org/2000/svg}"
-    bars = ElementTree.fromstring(drawing(XADD, ("rate_per_s", "cpu_us"), ""))
-    assert len([one for one in bars.iter(f"{namespace}rect") if len(one)]) == 8
-    lines = ElementTree.fromstring(drawing(REGIONS, ("cpu_us",), "regions"))
-    assert len(list(lines.iter(f"{namespace}circle"))) == 4
-    for one in (*bars.iter(), *lines.iter()):
-        for name in ("x", "y", "x1", "y1", "cx", "cy", "width", "height"):
-            assert float(one.get(name, "0")) >= 0
-            assert float(one.get(name, "0")) <= 720
-
-
-def test_plot_of_nothing_is_empty_but_whole() -> None:
-    ElementTree.fromstring(drawing(XADD, ("equal_s",), ""))
-    ElementTree.fromstring(drawing(REGIONS, ("equal_s",), "regions"))
-
-
 def test_line_goes_through_points_on_a_line() -> None:
     line = Line.through([(1, 4.0), (3, 8.0), (9, 20.0)])
     assert line.base == pytest.approx(4.0)
@@ -161,14 +142,12 @@ def test_blocks_are_filled_and_the_rest_of_a_page_stays() -> None:
     assert pages.NOTHING in pages.filled(page, {})
 
 
-def test_pages_and_plots_say_what_is_recorded() -> None:
+def test_pages_say_what_is_recorded() -> None:
     """Else: `make docs`."""
     outcomes = pages.recorded()
     for path in pages.PAGES:
         text = path.read_text()
         assert pages.filled(text, outcomes) == text
-    for path, text in pages.drawings(outcomes):
-        assert path.read_text() == text
 
 
 def test_nothing_recorded_tells_whose_machine_it_was() -> None:

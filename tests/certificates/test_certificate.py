@@ -33,6 +33,7 @@ from tests.certificates.making import (
     make_authority,
     pem_of,
 )
+from tests.conftest import examples
 
 PARSERS = (parse_certificates, parse_key, parse_request)
 
@@ -205,7 +206,7 @@ def test_garbage_is_refused_by_this_error_alone(data: bytes, label: str) -> None
         parse_key(pem(data, "PRIVATE KEY"))
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_a_spoilt_certificate_is_refused_or_checked_and_shown(data: st.DataObject) -> None:
     """A few bytes of it are others: most such structures no authority ever makes."""

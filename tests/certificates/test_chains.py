@@ -24,6 +24,7 @@ from tests.certificates.making import (
     make_authority,
     pair_of,
 )
+from tests.conftest import examples
 
 # Handshakes of gRPC are over sockets.
 pytestmark = pytest.mark.live
@@ -214,7 +215,7 @@ TREES = st.lists(DNS_TREES | URI_TREES, max_size=3)
 KEYS = [ec.derive_private_key(number, ec.SECP256R1()) for number in (4711, 4712, 4713)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     dns=st.lists(HOSTS, max_size=2, unique=True),
     uris=st.lists(URIS, max_size=2, unique=True),

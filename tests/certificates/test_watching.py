@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -102,6 +103,40 @@ async def test_halfway_through_a_change_the_former_set_goes_on(node: NodeFolder)
     assert await certificates.reload() is None
     assert certificates.current.certificates == leaf.pem
     assert (certificates.reloads, certificates.reload_failures) == (1, 1)
+
+
+async def test_half_of_a_bundle_is_not_used_while_it_is_written(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut between two authorities, it is a good bundle of one."""
+    certificates = await opened(node)
+    former = certificates.current.ca
+    further = [make_authority(name=name).pem for name in ("2nd", "3rd", "4th", "5th")]
+    rest = iter(further)
+    of = Stamped.of
+
+    def look(paths: Paths) -> Stamped:
+        """Looks at the files, and somebody writes on right after the look."""
+        found = of(paths)
+        with (node.folder / "ca.pem").open("ab") as file:
+            file.write(next(rest, b""))
+        return found
+
+    monkeypatch.setattr(watching, "Stamped", SimpleNamespace(of=look))
+    async with watched(certificates):
+        await until(lambda: certificates.reloads > 0)
+    assert certificates.current.ca == former + b"".join(further)
+
+
+async def test_files_that_never_stay_the_same_are_read_anyway(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = await opened(node)
+    leaf = make(make_authority())
+    node.put_all(leaf)
+    monkeypatch.setattr(watching, "Stamped", SimpleNamespace(of=lambda _paths: object()))
+    async with watched(certificates):
+        await until(lambda: certificates.current.certificates == leaf.pem)
 
 
 async def test_files_that_become_good_by_themselves_are_used(

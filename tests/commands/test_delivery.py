@@ -9,6 +9,7 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.database.database import WAITING
+from tests.conftest import examples
 from tests.harness.regions import Node, sync
 from tests.harness.replies import list_of, of_type
 from tests.harness.waiting_clients import Clients
@@ -196,7 +197,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     starts=st.tuples(STARTS, STARTS),
     apart=st.lists(st.tuples(st.sampled_from([0, 1]), LINES), max_size=12),

@@ -11,6 +11,7 @@ from crdtstream.commands.streams.never_skip import KEYS_MAX, REPLIES_MAX
 from crdtstream.core.ids import IdMode
 from crdtstream.core.tuning import XREAD_MODE
 from crdtstream.database.database import WAITING
+from tests.conftest import examples
 from tests.harness.clients import Clients
 from tests.harness.regions import Node, sync
 from tests.harness.replies import dict_of, list_of
@@ -450,6 +451,6 @@ class NeverSkippedWithEqualIds(NeverSkipped):
 
 
 TestNeverSkipped = NeverSkipped.TestCase
-TestNeverSkipped.settings = settings(max_examples=40, stateful_step_count=25)
+TestNeverSkipped.settings = settings(max_examples=examples(40), stateful_step_count=25)
 TestNeverSkippedWithEqualIds = NeverSkippedWithEqualIds.TestCase
-TestNeverSkippedWithEqualIds.settings = settings(max_examples=25, stateful_step_count=25)
+TestNeverSkippedWithEqualIds.settings = settings(max_examples=examples(25), stateful_step_count=25)

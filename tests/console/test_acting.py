@@ -35,8 +35,11 @@ TUNE: Query = {"parameter": "maxmemory", "value": "100mb"}
 ACK: Query = {"key": "orders", "group": "g", "id": ["1000-1"]}
 CLAIM: Query = {**ACK, "consumer": "bob", "idle": "0"}
 REMOVE: Query = {"region": "2"}
+ADD: Query = {"name": "eu", "grpc": "127.0.0.1:9", "resp": "", "http": ""}
 ACTIONS = {"pause": PAUSE, "tune": TUNE, "acknowledge": ACK, "claim": CLAIM, "remove": REMOVE}
-CHANGES = {name: query for name, query in ACTIONS.items() if name != "remove"}
+ACTIONS["add"] = ADD
+# Those that one region does by itself.
+CHANGES = {name: query for name, query in ACTIONS.items() if name not in {"add", "remove"}}
 
 
 def shown_with_pending() -> Shown:
@@ -431,6 +434,7 @@ def user(shown: Shown, *rules: str, name: str = "eve") -> Login:
         ("pause", ("+@all", "-config|set", "~*")),
         ("tune", ("+@write", "+config|set", "~*")),
         ("remove", ("+@all", "-@admin", "~*")),
+        ("add", ("+@all", "-@admin", "~*")),
     ],
 )
 async def test_without_the_right_nothing_is_asked_or_done(name: str, rules: Sequence[str]) -> None:
@@ -560,6 +564,7 @@ async def test_a_proof_is_of_one_user() -> None:
         ("pause", {"peer": "3"}),
         ("resume", PAUSE),
         ("remove", REMOVE),
+        ("add", ADD),
         ("acknowledge", {**ACK, "id": ["1000-1025"]}),
     ],
 )
@@ -719,6 +724,7 @@ async def test_buttons_are_shown_to_those_who_have_the_right() -> None:
     for path, query, link in (
         ("/", None, "/console/act/link?peer=2"),
         ("/console/members", None, "/console/act/remove?region=2"),
+        ("/console/members", None, "/console/act/add"),
         ("/console/node", None, "/console/act/tune?parameter=maxmemory"),
         ("/console/pending", pending, "/console/act/claim"),
         ("/console/pending", pending, "/console/act/acknowledge"),
@@ -781,6 +787,19 @@ async def test_pending_entries_need_the_right_to_xpending() -> None:
         "alice"
         in (await shown.get("/console/pending", shown.user("r", "+@all", "~*"), query=query)).text
     )
+
+
+async def test_consumers_of_a_group_are_shown_to_those_who_may_see_them() -> None:
+    shown = shown_with_pending()
+    shown.driven.ask("XREADGROUP", "GROUP", "g", "bob", "STREAMS", "orders", ">")
+    query = {"key": "orders", "group": "g"}
+    for right, is_there in (("+xpending", False), ("+xinfo", True)):
+        viewer = shown.user(right[1:], "+info", "+xpending", right, "~*")
+        page = (await shown.get("/console/pending", viewer, query=query)).text
+        assert ("2 consumers in region 1" in page) == is_there
+        # It is the consumer of nothing.
+        assert ("bob" in page) == is_there
+        assert ("never" in page) == is_there
 
 
 async def test_a_key_of_any_bytes_reaches_its_action() -> None:

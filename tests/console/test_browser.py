@@ -358,7 +358,7 @@ def test_pending_entries_are_chosen_claimed_and_acknowledged(
     client = cluster[1].client
     browser.looks_like(width=1280)
     browser.open(url(cluster, PATHS["stream"]))
-    click(browser, "Pending entries of billing")
+    click(browser, "Consumers and pending entries of billing")
     browser.run("document.querySelectorAll('[name=id]')[0].focus()")
     browser.press(Keys.SPACE)
     chosen = browser.run("return document.querySelector('[name=id]:checked').value")

@@ -12,6 +12,7 @@ import pytest
 from crdtstream.local_regions import LocalRegions
 from tests.conftest import free_base_port
 from tests.live.cluster import running_regions
+from tests.live.test_joining import Joiner
 from tests.patience import seconds, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.long]
@@ -29,7 +30,7 @@ def state_of(
     return found[1]
 
 
-def asked_and_sent(address: str, path: str) -> None:
+def asked_and_sent(address: str, path: str) -> str:
     """Have a page ask, and send its form; the answer is the page of the outcome."""
     with urllib.request.urlopen(f"http://{address}{path}", timeout=seconds()) as answer:
         proof = re.search(r'name="proof" value="([^"]*)"', answer.read().decode())
@@ -40,7 +41,7 @@ def asked_and_sent(address: str, path: str) -> None:
         headers={"Origin": f"http://{address}"},
     )
     with urllib.request.urlopen(form, timeout=seconds()) as answer:
-        assert 'data-state="being done"' in answer.read().decode()
+        return str(answer.read().decode())
 
 
 def test_a_removal_that_is_not_done_when_the_node_stops_is_not_known(tmp_path: Path) -> None:
@@ -49,12 +50,42 @@ def test_a_removal_that_is_not_done_when_the_node_stops_is_not_known(tmp_path: P
         # Region 3 gets nothing any more, and the removal waits for it.
         cluster[3].set_links(paused=True)
         cluster[2].client.xadd("orders", {"f": "v"})
-        asked_and_sent(f"127.0.0.1:{cluster[1].http_port}", "/console/act/remove?region=2")
+        page = asked_and_sent(f"127.0.0.1:{cluster[1].http_port}", "/console/act/remove?region=2")
+        assert 'data-state="being done"' in page
         assert cluster[1].end() == 0
         acted = [line for line in cluster[1].log.read_text().splitlines() if "console act" in line]
         assert "the console acts for a user" in acted[0]
         assert "outcome='not known'" in acted[-1]
         assert "The node stopped before it was done" in acted[-1]
+
+
+def test_a_region_that_is_added_joins_with_the_token_that_the_page_shows(tmp_path: Path) -> None:
+    with running_regions(2, tmp_path) as cluster:
+        cluster.converge()
+        cluster[1].client.xadd("orders", {"f": "v"})
+        joiner = Joiner(tmp_path, region=3)
+        node = joiner.node
+        new = {
+            "name": "eu",
+            "grpc": node.grpc_address,
+            "resp": f"{node.host}:{node.resp_port}",
+            "http": f"{node.host}:{node.http_port}",
+        }
+        page = asked_and_sent(
+            f"127.0.0.1:{cluster[1].http_port}", f"/console/act/add?{urlencode(new)}"
+        )
+        assert "Region 3 may join." in page
+        (token,) = re.findall(r"<code>([0-9a-f]{64})</code>", page)
+        assert f"crdtstream node --join {cluster[1].grpc_address} --token-file" in page
+        joiner.token.write_text(f"{token}\n")
+        joiner.token.chmod(0o600)
+        try:
+            joiner.launch(cluster[1])
+            joiner.wait_until_active(cluster[2])
+            assert node.client.xlen("orders") == 1
+        finally:
+            joiner.kill()
+        assert token not in cluster[1].log.read_text()
 
 
 def test_regions_with_mutual_tls_show_each_other(tmp_path: Path) -> None:

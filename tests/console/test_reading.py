@@ -10,8 +10,9 @@ import pytest
 
 from crdtstream.access.rights import UNLIMITED
 from crdtstream.commands.reply import RespMap
-from crdtstream.console import app, reading
+from crdtstream.console import app, pending, reading
 from crdtstream.console.layout import TABS
+from crdtstream.console.pending import ConsumerFacts, read_consumers
 from crdtstream.console.reading import (
     EntryPage,
     KeyPage,
@@ -185,6 +186,27 @@ def test_a_group_has_its_progress_in_each_lane() -> None:
     assert format_id(lane.frontier) == first
     assert lane.pending == 2
     assert (group.undelivered, group.pending, group.consumers) == (1, 2, 1)
+
+
+def test_consumers_are_ordered_by_what_is_pending_and_how_long_they_did_not_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (node,) = nodes_of(1)
+    node.run("XADD s 1-1 f v", "XADD s 2-1 f v", "XGROUP CREATE s g 0")
+    node.now = Millis(10_000)
+    node.run("XREADGROUP GROUP g idle STREAMS s 0", "XREADGROUP GROUP g busy COUNT 1 STREAMS s >")
+    node.now = Millis(70_000)
+    node.run("XREADGROUP GROUP g late STREAMS s 0")
+    stream = node.replica.stream(b"s")
+    assert stream is not None
+    group, now = stream.groups[b"g"], Millis(100_000)
+    assert read_consumers(group, now) == [
+        ConsumerFacts(b"busy", 1, 90_000, 90_000),
+        ConsumerFacts(b"idle", 0, 90_000, None),
+        ConsumerFacts(b"late", 0, 30_000, None),
+    ]
+    monkeypatch.setattr(pending.CONSUMERS_SHOWN, "value", 1)
+    assert [one.name for one in read_consumers(group, now)] == [b"busy"]
 
 
 def test_a_map_in_a_reply_is_a_dictionary() -> None:

@@ -6,14 +6,18 @@ from array import array
 from typing import Final, Unpack
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from crdtstream.core.effects import (
+    Ack,
+    AckFrontier,
     DeleteKey,
     DeleteString,
+    Deliver,
     EffectBatch,
     IdempotentId,
+    LocalChange,
     Numbered,
     NumberedRun,
     RareEffect,
@@ -28,6 +32,7 @@ from crdtstream.core.wire.codec import (
 )
 from crdtstream.core.wire.local_codec import Local, decode_local, encode_local
 from crdtstream.v1 import effects_pb2 as pb
+from crdtstream.v1 import local_pb2
 from tests.core.earlier_batches import EARLIER_BATCHES
 from tests.core.every_kind import columns
 from tests.core.strategies import CHANGES, EFFECTS, IDEMPOTENT, IDS, MS, NAMES
@@ -35,6 +40,7 @@ from tests.harness.messages import BatchFields
 
 OTHERS = st.one_of(*EFFECTS.values())
 LOCAL = st.one_of(*CHANGES.values())
+BY_HAND = st.one_of(CHANGES[Deliver], CHANGES[Ack], LOCAL)
 
 
 @st.composite
@@ -274,8 +280,50 @@ def test_a_run_of_rows_that_cannot_be_is_refused(run: NumberedRun, says: str) ->
         decode_batch(encode_batch(batch))
 
 
-@pytest.mark.parametrize("count", [63, 64, 300])
-def test_many_deletes_are_written_as_protobuf_writes_them(count: int) -> None:
+@given(batches())
+def test_a_batch_is_written_as_protobuf_writes_it(batch: EffectBatch) -> None:
+    data = encode_batch(batch)
+    assert pb.EffectBatch.FromString(data).SerializeToString(deterministic=True) == data
+
+
+@given(
+    batches().filter(lambda batch: not batch.appends.numbered),
+    st.lists(EFFECTS[AckFrontier], max_size=2),
+    st.integers(0, U64_MAX >> 1),
+)
+def test_appends_and_acknowledgements_are_written_as_protobuf_writes_them(
+    batch: EffectBatch, acknowledged: list[RareEffect], issued_ms: int
+) -> None:
+    batch.appends.idempotent = {}
+    batch.others = [(len(batch.appends.ms) + at, one) for at, one in enumerate(acknowledged)]
+    batch.count = len(batch.appends.ms) + len(batch.others)
+    batch.issued_ms = Millis(issued_ms)
+    assume(batch.count)
+    data = encode_batch(batch)
+    assert pb.EffectBatch.FromString(data).SerializeToString(deterministic=True) == data
+    assert decode_batch(data) == batch
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), BY_HAND), max_size=3), st.integers(0, 1 << 48))
+def test_local_changes_are_written_as_protobuf_writes_them(
+    changes: list[tuple[int, LocalChange]], arrived: int
+) -> None:
+    local = Local(changes, Millis(arrived), [])
+    data = encode_local(local)
+    assert decode_local(data) == local
+    again = local_pb2.LocalChanges.FromString(data).SerializeToString(deterministic=True)
+    assert again == data
+
+
+@pytest.mark.parametrize("noack", [False, True])
+def test_a_delivery_survives(noack: bool) -> None:
+    ids = {RegionId(1): (make_id(5, 1),), RegionId(2): (make_id(5, 2), make_id(6, 0))}
+    delivered = Deliver(b"s", b"g", b"c", Millis(7), ids, noack)
+    assert decode_local(encode_local(Local([(3, delivered)]))).changes == [(3, delivered)]
+
+
+@pytest.mark.parametrize("count", [1, 63, 300])
+def test_deletes_are_written_as_protobuf_writes_them(count: int) -> None:
     draw = random.Random(count)
     kinds = (DeleteKey, DeleteString)
     others: list[tuple[int, RareEffect]] = [

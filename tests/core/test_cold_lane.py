@@ -27,6 +27,7 @@ from crdtstream.core.lanes.node import MacroNode
 from crdtstream.core.lanes.reading import Columns, Rows, digest_of, dot_numbers, dot_range
 from crdtstream.core.lanes.slices import Slice, Within
 from tests.cold_nodes import freeze, save
+from tests.conftest import examples
 
 R = TypeVar("R")
 SIZES: Final = st.sampled_from([1, 7, 30, LONG - 1, LONG, 3 * LONG])
@@ -271,7 +272,7 @@ def encoded_head(node: MacroNode, limits: NodeLimits, disk: dict[int, bytes]) ->
     return node.encode().head
 
 
-ColdLaneMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+ColdLaneMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestColdLane = ColdLaneMachine.TestCase
 
 

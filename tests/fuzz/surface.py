@@ -74,6 +74,7 @@ SURFACES: Final = {
     "settings": "settings",
     "certificates": "certificates",
     "aclfiles": "aclfiles",
+    "tls_records": "tls_records",
 }
 
 

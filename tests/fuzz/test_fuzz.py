@@ -30,7 +30,9 @@ COUNTS = {
     "requests": 400,
     "settings": 60,
     "texts": 3000,
+    "tls_records": 60,
 }
+LONG_SECONDS = 60
 SOAK_SECONDS = int(os.environ.get("CRDTSTREAM_FUZZ_SECONDS", "3600"))
 # Surfaces whose code is compiled, and whose results do not depend on the time or on chance.
 OF_COMPILED = ("requests", "batches", "links", "pullers", "copies", "records", "dumps", "texts")
@@ -116,10 +118,24 @@ def test_compiled_code_makes_of_any_input_what_the_sources_make_of_it(name: str)
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", SURFACES)
 def test_nothing_but_clear_refusals_for_long(name: str, tmp_path: Path) -> None:
-    """An hour each, by atheris; CRDTSTREAM_FUZZ_SECONDS says how long."""
+    """An hour each; CRDTSTREAM_FUZZ_SECONDS says how long."""
+    fuzz(name, SOAK_SECONDS, tmp_path)
+
+
+@pytest.mark.pure
+@pytest.mark.long
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", SURFACES)
+def test_nothing_but_clear_refusals_for_a_minute(name: str, tmp_path: Path) -> None:
+    """New inputs in each run, unlike those above."""
+    fuzz(name, LONG_SECONDS, tmp_path)
+
+
+def fuzz(name: str, seconds: int, corpus: Path) -> None:
+    """Fuzz by atheris, which damages what its coverage suggests."""
     pytest.importorskip("atheris", reason="atheris has no wheel for this machine")
     command = [sys.executable, "-m", "tests.fuzz", "run", name]
-    command += ["--seconds", str(SOAK_SECONDS), "--corpus", str(tmp_path)]
+    command += ["--seconds", str(seconds), "--corpus", str(corpus)]
     ended = subprocess.run(
         command,
         cwd=ROOT,
@@ -127,6 +143,7 @@ def test_nothing_but_clear_refusals_for_long(name: str, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        errors="replace",
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-5_000:]

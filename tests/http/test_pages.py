@@ -55,7 +55,9 @@ class Pages:
         self.asked.append(instance)
         return [{"active_config_version": 0}]
 
-    async def get(self, path: str, *, host: str = "127.0.0.1:8381") -> tuple[int, Any]:
+    async def get(
+        self, path: str, *, host: str = "127.0.0.1:8381", method: str = "GET"
+    ) -> tuple[int, Any]:
         parts = HttpParts(
             settings=self._settings,
             engine=Engine(self.region, MemoryLog()),
@@ -67,7 +69,7 @@ class Pages:
         name, _, query = path.partition("?")
         scope = {
             "type": "http",
-            "method": "GET",
+            "method": method,
             "path": name,
             "raw_path": name.encode(),
             "root_path": "",
@@ -297,3 +299,13 @@ async def test_a_health_report_is_of_all_instances_or_of_one() -> None:
         status, _ = await pages.get(f"/v1/crdbs/{GUID}/health_report{query}")
         assert status == 200
     assert pages.asked == [None, 2]
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "POST", "PUT"])
+@pytest.mark.parametrize("path", ["", "/" + UID.hex(), "/" + UID.hex() + "/health_report"])
+async def test_pages_refuse_changes_and_name_the_command(path: str, method: str) -> None:
+    pages = Pages(make_region())
+    status, body = await pages.get("/v1/crdbs" + path, method=method)
+    assert (status, body["error_code"]) == (405, "method_not_allowed")
+    assert "crdtstream crdb" in body["description"]
+    assert pages.asked == []

@@ -28,6 +28,7 @@ OF_A_USER: Final = (
 OF_KEYS: Final = (
     b"~*", b"~a*", b"%R~a*", b"%W~a*", b"%rw~b", b"%~c", b"%x~c", b"resetkeys", b"allkeys",
     b"~a b", b"~", b"%RR~d", b"%WR~e", b"~[a-c]?", b"~[^a]", b"~\\\\*",
+    b"%R", b"%wr", b"%", b"%Rx",
 )  # fmt: skip
 OF_CHANNELS: Final = (
     b"&*", b"&a*", b"&b", b"resetchannels", b"allchannels", b"&", b"&a b",

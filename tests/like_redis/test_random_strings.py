@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from tests.conftest import examples
 from tests.harness.sizes import SIZES, SizedMachine
 from tests.like_redis.oracles import RealServer
 from tests.like_redis.script import Difference, Runner, Step, command_words
@@ -95,7 +96,7 @@ SEEDS = int(os.environ.get("CRDTSTREAM_SEEDS", "1000"))
 
 
 def test_random_commands_on_strings(redis: RealServer) -> None:
-    run_machine(Strings, settings(max_examples=60, stateful_step_count=40), redis)
+    run_machine(Strings, settings(max_examples=examples(60), stateful_step_count=40), redis)
 
 
 @pytest.mark.soak

@@ -36,6 +36,7 @@ def ready(node: Node) -> tuple[int, Any]:
         return error.code, json.load(error)
 
 
+@pytest.mark.long
 def test_a_region_whose_folder_is_lost_comes_back(three_regions: Cluster) -> None:
     first, second, third = three_regions.nodes.values()
     for key, node in (("a", first), ("b", second), ("c", third)):

@@ -44,7 +44,7 @@ STEPS: Final = (
     "staging.discard",
 )
 # Nothing of the record is on the disk; all of it is.
-IN_EVERY_RUN: Final = {"bootstrap.merge", "bootstrap.logged"}
+IN_EVERY_RUN: Final = {"bootstrap.merge"}
 PENDING: Final = 20
 
 

@@ -4,8 +4,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,6 +15,7 @@ import redis
 
 from crdtstream.store.folder_lock import LOG_FILE
 from tests.live.cluster import Node, running_regions
+from tests.live.forked import completed
 from tests.patience import seconds, wait_until
 
 WAL = f"{LOG_FILE}-wal"
@@ -31,8 +30,7 @@ def page(node: Node, path: str) -> tuple[int, dict[str, Any]]:
 
 
 def crdtstream(*words: object) -> None:
-    command = [sys.executable, "-m", "crdtstream", *map(str, words)]
-    subprocess.run(command, check=True, timeout=seconds())
+    completed(["crdtstream", *map(str, words)]).check_returncode()
 
 
 def is_refused(node: Node) -> bool:

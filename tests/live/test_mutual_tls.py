@@ -389,6 +389,7 @@ def test_a_revoked_certificate_is_refused_by_all_regions(tmp_path: Path) -> None
         assert [one["serial"] for one in found["revoked"]] == [serial]
 
 
+@pytest.mark.long
 def test_a_certificate_in_use_is_revoked_by_another_region_and_by_force_only(
     tmp_path: Path,
 ) -> None:

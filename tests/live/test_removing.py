@@ -290,6 +290,7 @@ def test_a_member_restored_from_before_the_removal_does_not_wait_for_the_removed
     assert cluster[1].client.xlen("s") == 2
 
 
+@pytest.mark.long
 def test_a_backup_of_before_a_removal_takes_nothing_of_the_removed_region_that_lives_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:

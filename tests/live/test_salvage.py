@@ -150,6 +150,7 @@ def test_killed_in_the_middle_it_goes_on(cluster: Cluster) -> None:
     assert sorted(texts(first, "s")) == sorted([b"counts", b"retried", *numbers])
 
 
+@pytest.mark.long
 def test_entries_that_a_lost_region_had_sent_to_this_one_alone_are_salvaged(
     tmp_path: Path,
 ) -> None:
@@ -194,6 +195,7 @@ def test_entries_that_a_lost_region_had_sent_to_this_one_alone_are_salvaged(
         assert texts(first, "s") == [b"counts", b"after", *numbers, b"own"]
 
 
+@pytest.mark.long
 def test_only_a_removed_region_that_is_down_is_salvaged(cluster: Cluster, tmp_path: Path) -> None:
     run = salvage(cluster[2].folder, cluster[1])
     assert run.returncode == 2

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from crdtstream.region.sealing import LEASE_MS
 from crdtstream.v1 import membership_pb2 as wire
 from crdtstream.v1.membership_pb2_grpc import MembershipStub
 from tests.live.cluster import Cluster, Node, running_regions
+from tests.live.forked import completed
 from tests.live.test_joining import level, status_of
 from tests.live.test_members import crdb
 from tests.patience import SECONDS, seconds, wait_until
@@ -96,10 +96,10 @@ def test_nothing_that_clients_wrote_until_the_end_is_lost(cluster: Cluster) -> N
 def test_the_folder_of_a_removed_region_is_purged_and_no_other(cluster: Cluster) -> None:
     assert remove(cluster[1], 3).returncode == 0
     wait_until(lambda: "was removed" in refusal(cluster[3]), "it knows")
-    purge = [sys.executable, "-m", "crdtstream", "crdb", "purge-instance", "--yes"]
+    purge = ["crdtstream", "crdb", "purge-instance", "--yes"]
 
     def purged(node: Node, *words: str) -> int:
-        return subprocess.run([*purge, str(node.folder), *words], check=False).returncode
+        return completed([*purge, str(node.folder), *words]).returncode
 
     assert purged(cluster[3]) == 2, "its node runs"
     for region in (2, 3):
@@ -164,6 +164,7 @@ def test_a_dry_run_shows_the_removal_and_changes_nothing(cluster: Cluster) -> No
     assert status_of(cluster[1], 3) == "configured"
 
 
+@pytest.mark.long
 def test_a_region_does_not_remove_itself_nor_the_last_one(cluster: Cluster) -> None:
     """Asked at its own address, another region does it."""
     for region in (3, 2):

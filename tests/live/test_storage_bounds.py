@@ -202,6 +202,7 @@ def test_the_folder_says_at_any_time_whether_its_commits_are_synced(node: Node) 
     assert node.client.xlen("s") == 3
 
 
+@pytest.mark.long
 def test_status_tells_of_memory_and_disk_and_whom_the_log_is_kept_for(node: Node) -> None:
     node.client.xadd("s", {"f": "v"})
     wait_until(lambda: node.status().storage.disk_bytes, "the folder was measured")

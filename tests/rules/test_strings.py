@@ -11,6 +11,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.sim.facts import shown
 from crdtstream.sim.model import Issued, model, unfold
+from tests.conftest import examples
 from tests.harness.regions import Node, sync
 
 WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
@@ -393,4 +394,4 @@ class Strings(RuleBasedStateMachine):
 
 
 TestStrings = pytest.mark.timeout(600)(Strings.TestCase)
-TestStrings.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestStrings.settings = settings(max_examples=examples(80), stateful_step_count=25, deadline=None)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
+
 ds = pytest.importorskip("pyspark.sql.datasource")
 
 from pyspark.sql import types  # noqa: E402
@@ -168,7 +170,7 @@ def filters(draw: Any) -> Any:
 
 
 @given(st.lists(filters(), min_size=1, max_size=3), st.lists(entries, max_size=10))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_reading_and_filtering_returns_the_entries_that_pass(given: Any, some: list[Entry]) -> None:
     selection, rest = narrowed(Selection(), given, SCHEMA)
     assert all(any(one is other for other in given) for one in rest)

@@ -29,6 +29,7 @@ from crdtstream.upkeep.cut import cut_of_folder
 from crdtstream.upkeep.manifest import MANIFEST, read_manifest
 from crdtstream.upkeep.reading import UpkeepError, locked
 from crdtstream.v1 import admin_pb2 as pb
+from tests.conftest import examples
 from tests.harness.regions import Node
 from tests.upkeep.folders import GOLDEN_DIGEST, change, checked, found, golden, stopped_with
 
@@ -102,7 +103,7 @@ async def test_large_batches_are_packed_in_it(tmp_path: Path) -> None:
     assert kept < len(record.batch) // 2
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(size=st.integers(1, 5000))
 def test_pieces_may_be_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, size: int) -> None:
     import zlib

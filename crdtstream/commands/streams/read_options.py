@@ -1,6 +1,6 @@
 """The options of XREAD and XREADGROUP, which are the same except GROUP, NOACK and CLAIM."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.commands.arguments import (
@@ -26,7 +26,7 @@ _ARGUMENTS: Final = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class ReadOptions:
     """Options before STREAMS, and the keys and IDs behind it.
 
@@ -35,16 +35,28 @@ class ReadOptions:
         claim_ms: CLAIM: pending entries that have been idle for this time come first.
     """
 
-    count: int | None = None
-    maxcount: int | None = None
-    maxsize: int | None = None
-    block_ms: int | None = None
-    group: bytes | None = None
-    consumer: bytes = b""
-    noack: bool = False
-    claim_ms: int | None = None
-    keys: list[bytes] = field(default_factory=list)
-    ids: list[bytes] = field(default_factory=list)
+    count: int | None
+    maxcount: int | None
+    maxsize: int | None
+    block_ms: int | None
+    group: bytes | None
+    consumer: bytes
+    noack: bool
+    claim_ms: int | None
+    keys: list[bytes]
+    ids: list[bytes]
+
+    def __init__(self) -> None:
+        self.count = None
+        self.maxcount = None
+        self.maxsize = None
+        self.block_ms = None
+        self.group = None
+        self.consumer = b""
+        self.noack = False
+        self.claim_ms = None
+        self.keys = []
+        self.ids = []
 
     def budget(self) -> Budget | None:
         """A fresh one for a reply; None if only COUNT limits it."""

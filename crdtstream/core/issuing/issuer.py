@@ -73,7 +73,8 @@ class Issuer:
         changes, changes_settled: how many changes were made, appends not counted, and how many of
             them by what has ended.  While they differ, something has changed that cannot be taken
             back, and what is read must not fail.
-        cold: images that are needed to find what was acknowledged; fetched from outside.
+        cold: images that are needed to find what was acknowledged; fetched from outside.  One and
+            the same list for good.
         on_expired: called with each expired key that was deleted from here; None: nobody asks.
     """
 

@@ -36,6 +36,7 @@ class Expiry:
     """The deadlines of a replica's keys.
 
     Attributes:
+        deadlines: by key, each with the dot that set it; one and the same dictionary for good.
         due: keys whose deadline has passed; one and the same set for good.
         due_here: those of them that fall to this region to delete, in the order of the deadlines.
         coming: a heap of the deadlines that have not passed, the earliest first; some may have been
@@ -45,12 +46,12 @@ class Expiry:
     """
 
     __slots__ = (
-        "_deadlines",
         "_heirs",
         "_lone",
         "_region",
         "_sum_ms",
         "coming",
+        "deadlines",
         "due",
         "due_here",
         "now",
@@ -62,7 +63,7 @@ class Expiry:
         self._heirs = heirs
         self.due: set[bytes] = set()
         self.due_here: dict[bytes, None] = {}
-        self._deadlines: dict[bytes, tuple[Millis, Dot]] = {}
+        self.deadlines: dict[bytes, tuple[Millis, Dot]] = {}
         self._sum_ms = 0
         self.now = Millis(0)
         self.coming: list[tuple[int, bytes]] = []
@@ -72,18 +73,18 @@ class Expiry:
 
     def __len__(self) -> int:
         """Number of existing keys that have a deadline."""
-        assert len(self._lone) <= len(self._deadlines)
-        return len(self._deadlines) - len(self._lone)
+        assert len(self._lone) <= len(self.deadlines)
+        return len(self.deadlines) - len(self._lone)
 
     def of(self, key: bytes) -> Millis | None:
         """Time at which the key ends; None: it does not."""
-        found = self._deadlines.get(key)
+        found = self.deadlines.get(key)
         return None if found is None else found[0]
 
     def not_passed(self) -> tuple[int, int]:
         """Sum and number of the deadlines that have not passed.  O(due)."""
-        passed_ms = sum(self._deadlines[key][0] for key in self.due)
-        return self._sum_ms - passed_ms, len(self._deadlines) - len(self.due)
+        passed_ms = sum(self.deadlines[key][0] for key in self.due)
+        return self._sum_ms - passed_ms, len(self.deadlines) - len(self.due)
 
     # --- Changes ------------------------------------------------------------------------------
 
@@ -92,19 +93,19 @@ class Expiry:
         self.forget(key)
         if deadline is None:
             return
-        self._deadlines[key] = deadline
+        self.deadlines[key] = deadline
         self._sum_ms += deadline[0]
         if not exists:
             self._lone.add(key)
         heappush(self.coming, (deadline[0], key))
-        bound = 2 * len(self._deadlines) + STALE_DEADLINES_MAX.value
+        bound = 2 * len(self.deadlines) + STALE_DEADLINES_MAX.value
         if len(self.coming) + len(self.passed) > bound:
             self._clear_out()
 
     def _clear_out(self) -> None:
         """Drop what the heaps hold of deadlines that were overwritten."""
         self.coming, self.passed = [], []
-        for key, (deadline, _) in self._deadlines.items():
+        for key, (deadline, _) in self.deadlines.items():
             if key in self.due:
                 self.passed.append((-deadline, key))
             else:
@@ -114,7 +115,7 @@ class Expiry:
 
     def forget(self, key: bytes) -> None:
         """The key has no deadline any more."""
-        found = self._deadlines.pop(key, None)
+        found = self.deadlines.pop(key, None)
         if found is not None:
             self._sum_ms -= found[0]
             assert self._sum_ms >= 0, "a deadline ends that was not counted"
@@ -125,8 +126,8 @@ class Expiry:
     def take_in(self, others: "Expiry") -> None:
         """Take over the deadlines of other keys, none of them judged yet; ``look`` judges them."""
         assert not others.due
-        assert self._deadlines.keys().isdisjoint(others._deadlines)
-        self._deadlines.update(others._deadlines)
+        assert self.deadlines.keys().isdisjoint(others.deadlines)
+        self.deadlines.update(others.deadlines)
         self._sum_ms += others._sum_ms
         self._lone.update(others._lone)
         self.coming += others.coming
@@ -138,7 +139,7 @@ class Expiry:
 
     def note_gone(self, key: bytes) -> None:
         """The key does not exist any more; its deadline may outlive it."""
-        if key in self._deadlines:
+        if key in self.deadlines:
             self._lone.add(key)
 
     # --- Time ---------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class Expiry:
         changed = []
         while self.coming and self.coming[0][0] <= self.now:
             deadline, key = heappop(self.coming)
-            found = self._deadlines.get(key)
+            found = self.deadlines.get(key)
             if found is None or found[0] != deadline or key in self.due:
                 continue
             self.due.add(key)
@@ -158,14 +159,14 @@ class Expiry:
             changed.append(key)
         while self.passed and -self.passed[0][0] > self.now:
             negated, key = heappop(self.passed)
-            found = self._deadlines.get(key)
+            found = self.deadlines.get(key)
             if found is None or found[0] != -negated or key not in self.due:
                 continue
             self.due.remove(key)
             self.due_here.pop(key, None)
             heappush(self.coming, (-negated, key))
             changed.append(key)
-        assert len(self.due_here) <= len(self.due) <= len(self._deadlines)
+        assert len(self.due_here) <= len(self.due) <= len(self.deadlines)
         assert len(self.due) <= len(self.passed), "an expired key could not exist again"
         return changed
 
@@ -175,9 +176,9 @@ class Expiry:
         Cost: O(due).
         """
         falling = [
-            (self._deadlines[key][0], key)
+            (self.deadlines[key][0], key)
             for key in self.due
-            if self._falls_to_here(self._deadlines[key][1])
+            if self._falls_to_here(self.deadlines[key][1])
         ]
         self.due_here = {key: None for _, key in sorted(falling)}
         assert self.due_here.keys() <= self.due

@@ -68,8 +68,8 @@ from crdtstream.core.member_changes import (
 )
 from crdtstream.core.membership.members import EPOCHS_MAX
 from crdtstream.core.producers.idempotency import DURATION_S_MAX, MAXSIZE_MAX
-from crdtstream.core.size import Size
-from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, write_columns
+from crdtstream.core.wire.by_hand import batch_by_hand
+from crdtstream.core.wire.columns import ColumnsError, ColumnsReader, little_endian, write_columns
 from crdtstream.v1 import effects_pb2
 
 N_MAX: Final = (1 << 63) - 1
@@ -89,10 +89,7 @@ class BatchError(Exception):
 
 def pack(column: "array[int]") -> bytes:
     """A column's numbers, little-endian."""
-    if sys.byteorder == "big":
-        column = column[:]
-        column.byteswap()
-    return column.tobytes()
+    return little_endian(column).tobytes()
 
 
 def unpack(typecode: str, data: bytes, *, field: str) -> "array[int]":
@@ -216,16 +213,6 @@ def decode_positions(
 
 
 # --- Effects ------------------------------------------------------------------------------------
-
-
-def _varint(number: int) -> bytes:
-    if number < 0x80:
-        return _BYTES[number]
-    low = number & 0x7F | 0x80
-    return _BYTES[low] + _varint(number >> 7)
-
-
-_BYTES: Final = [bytes([number]) for number in range(256)]
 
 
 def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
@@ -482,38 +469,6 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
 # --- Batches ------------------------------------------------------------------------------------
 
 
-# Tag behind the offset of an effect; each kind has a key, and nothing else.
-_KEY_ONLY: Final[dict[type, bytes]] = {
-    DeleteKey: bytes([effects_pb2.Effect.DELETE_KEY_FIELD_NUMBER << 3 | 2]),
-    DeleteString: _varint(effects_pb2.Effect.DELETE_STRING_FIELD_NUMBER << 3 | 2),
-}
-_OTHERS_TAG: Final = bytes([effects_pb2.EffectBatch.OTHERS_FIELD_NUMBER << 3 | 2])
-# Of fewer effects it is not worth it.
-_MANY_KEYS: Final = Size(64, least=1)
-
-
-def _encode_deletes(others: Sequence[tuple[int, RareEffect]]) -> bytes | None:
-    """``others`` of many keys that are deleted together, in the bytes that protobuf makes of them;
-    None if there are few, or other effects among them.
-
-    A message for each takes longer than deleting the key.
-    """
-    if len(others) < _MANY_KEYS.value or not all(
-        effect.__class__ in _KEY_ONLY for _, effect in others
-    ):
-        return None
-    parts: list[bytes] = []
-    for offset, effect in others:
-        assert isinstance(effect, DeleteKey | DeleteString)
-        key = effect.key
-        inner = b"\n" + _varint(len(key)) + key if key else b""
-        body = _KEY_ONLY[effect.__class__] + _varint(len(inner)) + inner
-        if offset:
-            body = b"\x08" + _varint(offset) + body
-        parts += (_OTHERS_TAG, _varint(len(body)), body)
-    return b"".join(parts)
-
-
 def _encode_run(run: NumberedRun) -> effects_pb2.NumberedRun:
     return effects_pb2.NumberedRun(
         index=run.at,
@@ -526,17 +481,6 @@ def _encode_run(run: NumberedRun) -> effects_pb2.NumberedRun:
 
 def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
-    if not batch.appends.ms and (deletes := _encode_deletes(batch.others)) is not None:
-        head = effects_pb2.EffectBatch(
-            origin=batch.origin,
-            first_n=batch.first_n,
-            count=batch.count,
-            context=encode_vv(batch.context),
-            issued_ms=batch.issued_ms,
-        )
-        tail = effects_pb2.EffectBatch(follows=batch.follows)
-        # Their fields have lower numbers than ``others``, and a higher one.
-        return head.SerializeToString(deterministic=True) + deletes + tail.SerializeToString()
     appends = batch.appends
     producers: dict[bytes, None] = {}
     columns = [appends.ms, appends.seq, appends.lengths]
@@ -547,12 +491,18 @@ def encode_batch(batch: EffectBatch) -> bytes:
         producer_index = {producer: index for index, producer in enumerate(producers)}
         named = [producer_index[item.producer] for item in appends.idempotent.values()]
         columns += [array("I", appends.idempotent), array("I", named)]
+    written = write_columns(columns) if columns[0] else b""
+    after_ms = batch.issued_ms - appends.ms[0] if appends.ms else ISSUED_AFTER_MS_MAX
+    is_near = abs(after_ms) < ISSUED_AFTER_MS_MAX
+    short = batch_by_hand(batch, written, after_ms if is_near else None)
+    if short is not None:
+        return short
     message = effects_pb2.EffectBatch(
         origin=batch.origin,
         first_n=batch.first_n,
         count=batch.count,
         context=encode_vv(batch.context),
-        columns=write_columns(columns) if columns[0] else b"",
+        columns=written,
         keys=appends.keys,
         fields=appends.fields,
         follows=batch.follows,
@@ -564,8 +514,7 @@ def encode_batch(batch: EffectBatch) -> bytes:
         message.idempotent_ids.extend(item.id for item in appends.idempotent.values())
     if appends.numbered:
         message.numbered.extend(map(_encode_run, appends.numbered))
-    after_ms = batch.issued_ms - appends.ms[0] if appends.ms else ISSUED_AFTER_MS_MAX
-    if abs(after_ms) < ISSUED_AFTER_MS_MAX:
+    if is_near:
         message.issued_after_ms = after_ms
     else:
         message.issued_ms = batch.issued_ms

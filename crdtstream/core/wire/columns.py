@@ -50,7 +50,7 @@ def _put_one(parts: list[bytes], number: int) -> None:
 
 def _put(parts: list[bytes], column: "array[int]") -> None:
     size, count = column.itemsize, len(column)
-    data = _little_endian(column).tobytes()
+    data = little_endian(column).tobytes()
     common = bytearray()
     differing = 0
     planes = []
@@ -104,7 +104,7 @@ class ColumnsReader:
             numbers[at::size] = self._bytes(count)
         column = array(typecode)
         column.frombytes(numbers)
-        return _little_endian(column)
+        return little_endian(column)
 
     def check_end(self) -> None:
         """See that all was taken.
@@ -122,7 +122,8 @@ class ColumnsReader:
         return self._data[begin : self._at]
 
 
-def _little_endian(column: "array[int]") -> "array[int]":
+def little_endian(column: "array[int]") -> "array[int]":
+    """The column's numbers with their lowest bytes first."""
     if sys.byteorder == "little":
         return column
     swapped = column[:]

@@ -25,6 +25,7 @@ from crdtstream.core.effects import (
     Start,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
+from crdtstream.core.wire.by_hand import changes_by_hand
 from crdtstream.core.wire.codec import (
     BatchError,
     checked_region,
@@ -42,7 +43,7 @@ from crdtstream.v1 import local_pb2
 UNKNOWN: Final = Millis(0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Local:
     """The local part of a record.
 
@@ -54,14 +55,30 @@ class Local:
             changes.
     """
 
-    changes: Sequence[tuple[int, LocalChange]] = ()
-    arrived: Millis = UNKNOWN
-    appended: Sequence[Millis] = ()
-    merged: Merged | None = None
+    changes: Final[Sequence[tuple[int, LocalChange]]]
+    arrived: Final[Millis]
+    appended: Final[Sequence[Millis]]
+    merged: Final[Merged | None]
+
+    def __init__(
+        self,
+        changes: Sequence[tuple[int, LocalChange]] = (),
+        arrived: Millis = UNKNOWN,
+        appended: Sequence[Millis] = (),
+        merged: Merged | None = None,
+    ) -> None:
+        self.changes = changes
+        self.arrived = arrived
+        self.appended = appended
+        self.merged = merged
 
 
 def encode_local(local: Local) -> bytes:
     """Encode the local part of a record."""
+    if local.merged is None and not local.appended:
+        short = changes_by_hand(local.changes, local.arrived)
+        if short is not None:
+            return short
     message = local_pb2.LocalChanges(
         changes=[_encode_change(after_n, change) for after_n, change in local.changes],
         arrived_ms=local.arrived,

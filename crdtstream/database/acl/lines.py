@@ -9,14 +9,15 @@ Source: redis.io/docs/latest/operate/oss_and_stack/management/security/acl; the 
 Redis's.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.rules import (
     RuleError,
     UnmatchedError,
     apply_rule,
+    as_named,
     is_user_name,
     merged,
 )
@@ -29,23 +30,31 @@ NOTHING_CHANGED: Final = (
 NO_USER: Final = "should start with user keyword followed by the username"
 
 
-class LinesError(Exception):
-    """Lines that are wrong.
+class UsersError(Exception):
+    """Users that cannot be put in use.
 
     Attributes:
-        problems: one sentence for each; never empty.  They have words of the lines, and go to
-            terminals and logs: what is not printable is escaped.
+        sent: one sentence for each problem, for a CommandError: words of lines and clients stand in
+            them as ``as_sent`` reads them.
+        problems: the same for terminals and logs, as ``str`` has them: what is not printable is
+            escaped.
     """
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        assert problems
-        self.problems = tuple(map(_printable, problems))
+    def __init__(self, *sent: str) -> None:
+        assert sent
+        self.sent = sent
+        self.problems = tuple(map(_printable, sent))
         super().__init__(" ".join(self.problems))
 
 
+class LinesError(UsersError):
+    """Lines are wrong."""
+
+
 def _printable(text: str) -> str:
+    shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text
+        one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in shown
     )
 
 
@@ -111,15 +120,15 @@ def users_in(users: Users, text: bytes, source: str | None) -> list[User]:
         name = words[1]
         if name in found:
             found_at = f"in {entry}" if source is None else f"on line {number}"
-            problems.append(f"WARNING: Duplicate user '{shown(name)}' found {found_at}.")
+            problems.append(f"WARNING: Duplicate user '{as_sent(name)}' found {found_at}.")
             continue
         if not is_user_name(name):
-            problems.append(f"{where}: username '{shown(name)}' contains invalid characters.")
+            problems.append(f"{where}: username '{as_sent(name)}' contains invalid characters.")
             continue
         found[name] = users.new(name)
         problems += _apply_all(found[name], words[2:], where, _fresh(users))
     if problems:
-        raise LinesError(problems)
+        raise LinesError(*problems)
     return list(found.values())
 
 
@@ -141,7 +150,9 @@ def _apply_all(
             apply_rule(user, rule, fresh)
         except RuleError as error:
             if error.is_unknown:
-                problems.append(f"{where}: Error in applying operation '{shown(rule)}': {error}.")
+                problems.append(
+                    f"{where}: Error in applying operation '{as_named(rule)}': {error}."
+                )
             elif not has_other:
                 problems.append(f"{where}: {error}.")
                 has_other = True

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.known import all_categories, commands_of, known_commands
 from crdtstream.database.acl.selectors import EVERYTHING, Selector, key_pattern
 from crdtstream.database.acl.touched import READ, WRITE
@@ -60,8 +60,13 @@ class UnmatchedError(Exception):
     """
 
     def __init__(self, word: bytes) -> None:
-        super().__init__(f"Unmatched parenthesis in acl selector starting at '{shown(word)}'.")
+        super().__init__(f"Unmatched parenthesis in acl selector starting at '{as_named(word)}'.")
         self.word = word
+
+
+def as_named(rule: bytes) -> str:
+    """A rule in the text of a CommandError: up to its first null character, as of Redis."""
+    return as_sent(rule.partition(b"\0")[0])
 
 
 def is_user_name(name: bytes) -> bool:
@@ -254,13 +259,14 @@ def _apply_with_name(selector: Selector, rule: bytes, word: bytes) -> None:
 def _add_keys(selector: Selector, rule: bytes) -> None:
     if selector.all_keys:
         raise RuleError(rule, AFTER_ALL_KEYS)
-    flags, tilde, pattern = rule.partition(b"~")
+    # Without a tilde the pattern is empty, in Redis as well: it allows the empty key alone.
+    flags, _, pattern = rule.partition(b"~")
     allows = EVERYTHING
     if flags:
         allows = {b"%R": READ, b"%W": WRITE, b"%RW": EVERYTHING, b"%WR": EVERYTHING}.get(
             flags.upper(), 0
         )
-    if not tilde or not allows or _BLANKS.search(pattern) is not None:
+    if not allows or _BLANKS.search(pattern) is not None:
         raise RuleError(rule, SYNTAX)
     for at, known in enumerate(selector.key_patterns):
         if known.pattern == pattern:

@@ -2,7 +2,7 @@
 
 from typing import Final, assert_never
 
-from crdtstream.commands.arguments import shown
+from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.log import Refused
 from crdtstream.database.acl.selectors import Denial, Reason
 
@@ -33,8 +33,8 @@ def refusal_of(denial: Denial, refused: Refused) -> str:
 
 
 def dry_run_of(refused: Refused) -> str:
-    """Text of ACL DRYRUN: it names all."""
-    user, subject = shown(refused.user), shown(refused.subject)
+    """Text of ACL DRYRUN: it names all, as ``as_sent`` reads it."""
+    user, subject = as_sent(refused.user), as_sent(refused.subject)
     if refused.reason is Reason.COMMAND:
         return f"User {user} has no permissions to run the '{subject}' command"
     kind = "key" if refused.reason is Reason.KEY else "channel"

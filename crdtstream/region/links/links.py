@@ -327,15 +327,18 @@ class Links:
             serve.note_listeners(kind, name)
 
     def look_for_news(self) -> None:
-        """A tick ends: peers are told what they should hear at once, also over quiet links."""
+        """A tick ends: peers are told what they should hear at once, also over quiet links.
+
+        Needed only while a link is quiet, or news of peers are awaited.
+        """
         serves = self.serves.values()
-        database = self._own.database
-        # As ``awaits_news`` says; every tick asks.
-        is_awaited = bool(database.waiting.without_keys) or database.limit is not None
+        is_any_quiet = False
         for serve in serves:
             if serve.is_quiet:
                 serve.look_for_news()
-        if is_awaited:
+                is_any_quiet = is_any_quiet or serve.is_quiet
+        self._own.tick.has_quiet_links = is_any_quiet
+        if self._own.database.awaits_news:
             for serve in serves:
                 if not serve.told_awaited:
                     serve.told_awaited = True

@@ -467,6 +467,7 @@ class Serve:
         seconds = own.limits.heartbeat_interval_ms / 1000
         if self.is_quiet:
             seconds = quiet_heartbeat_seconds(own.limits)
+            own.tick.has_quiet_links = True
         self._told_at, self._heartbeat_at = at, at + seconds
         self._told_vv, self._told_standing = durable_vv, own.standing()
         self._told_staging = own.bootstrap.announced_vv

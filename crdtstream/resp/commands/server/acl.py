@@ -174,7 +174,7 @@ class AclCommands:
             return OK
         subject = handler.name if denial.reason is Reason.COMMAND else request[denial.at]
         refused = Refused(denial.reason, Context.TOPLEVEL, subject, user.name)
-        return dry_run_of(refused).encode()
+        return dry_run_of(refused).encode("utf-8", "surrogateescape")
 
     def _genpass(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """ACL GENPASS [bits]: a password of hexadecimal digits."""
@@ -220,7 +220,7 @@ class AclCommands:
         try:
             change()
         except AccountsError as error:
-            raise CommandError(f"ERR {error}") from error
+            raise CommandError(f"ERR {' '.join(error.sent)}") from error
         finally:
             self._caller = None
         return OK
