@@ -50,10 +50,9 @@ def _children_ticks(stat: str) -> int:
 
 
 def main_thread_seconds(pid: int) -> float:
-    """Processor time of a process's first thread, in hundredths of a second."""
-    stat = Path(f"/proc/{pid}/task/{pid}/stat").read_text()
-    # utime and stime; see ``_children_ticks``.
-    return sum(map(int, stat.rpartition(")")[2].split()[11:13])) / CLOCK_TICKS
+    """Processor time of a process's first thread."""
+    ran_ns, *_ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return int(ran_ns) / 1e9
 
 
 def resident_bytes(pid: int) -> int:

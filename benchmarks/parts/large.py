@@ -1,12 +1,13 @@
 """One command over very many entries, keys or fields: what it takes, and what it keeps others from.
 
 Each command is run twice on a stream that was filled again: once alone, for its processor time, and
-once beside a client that sends PINGs, for the longest that a PING waited.
+once beside a client that sends PINGs, for the longest that a PING waited.  ``times Redis`` compares
+the processor times.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from typing import Final
 
 from benchmarks.generators import pings, run_load
 from benchmarks.load.wire import Connection, command
-from benchmarks.measured import in_turns
+from benchmarks.measured import Sample, in_turns
 from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.processes import main_thread_seconds, resident_bytes
 from benchmarks.systems import TREE, Starter, System, redis_servers, regions, started
@@ -26,8 +27,11 @@ NAMED: Final = 50_000
 KEYS: Final = 100_000
 FIELDS: Final = 10_000
 SPARSE: Final = 500
-# A command that takes less than the hundredths of a second that the system counts in is repeated.
-REPEATED: Final = 50
+STREAMS: Final = 5_000
+CONSUMERS: Final = 20_000
+GROUPS: Final = 2_000
+# Commands that change little or nothing are repeated.
+REPEATED: Final = 10
 VALUE_BYTES: Final = 880
 SLOW_SECONDS: Final = 2.0
 SLOW_BYTES: Final = 1 << 16
@@ -52,6 +56,8 @@ class Case:
     prepare: Prepare
     is_slow: bool = False
 
+
+TIMES: Final = "times_Redis"
 
 # --- What the commands need ---------------------------------------------------------------------
 
@@ -129,6 +135,37 @@ def delete_one_by_one(system: System, options: Options) -> list[bytes]:
     return [command(b"XDEL", NAME, entry_id) for entry_id in ids]
 
 
+def read_streams(*words: bytes, start: bytes) -> Prepare:
+    """A command that reads many streams of one entry, each with a group."""
+
+    def prepare(system: System, options: Options) -> list[bytes]:
+        keys = [b"bench:%012d" % n for n in range(options.scaled(STREAMS))]
+        run_load("fill_streams", port=system.ports[0], prefix="bench:", count=len(keys))
+        Connection(system.ports[0]).call_many(
+            command(b"XGROUP", b"CREATE", key, GROUP, b"0") for key in keys
+        )
+        return [command(*words, b"STREAMS", *keys, *[start] * len(keys))]
+
+    return prepare
+
+
+def show(*words: bytes, groups: int, consumers: int) -> Prepare:
+    """A command about a stream with many groups, or with a group of many consumers."""
+
+    def prepare(system: System, options: Options) -> list[bytes]:
+        run_load(
+            "groups",
+            port=system.ports[0],
+            key=KEY,
+            count=options.scaled(groups),
+            consumers=options.scaled(consumers) if consumers else 0,
+        )
+        run_load("fill", port=system.ports[0], key=KEY, count=100)
+        return [command(*words)] * REPEATED
+
+    return prepare
+
+
 def append_wide(system: System, options: Options) -> list[bytes]:
     fields = [word for n in range(options.scaled(FIELDS)) for word in (b"field:%d" % n, b"value")]
     return [command(b"XADD", NAME, b"*", *fields)] * REPEATED
@@ -153,6 +190,17 @@ CASES: Final[dict[str, Case]] = {
     "XACK of 50,000 at random": Case(acknowledge),
     "100 XACKs of 500 at random": Case(acknowledge_few),
     "50,000 XACKs at random, pipelined": Case(acknowledge_one_by_one),
+    "XREAD of 5,000 streams": Case(read_streams(b"XREAD", start=b"0")),
+    "XREADGROUP of 5,000 streams": Case(
+        read_streams(b"XREADGROUP", b"GROUP", GROUP, b"c", start=b">")
+    ),
+    "XINFO CONSUMERS of 20,000": Case(
+        show(b"XINFO", b"CONSUMERS", NAME, GROUP, groups=1, consumers=CONSUMERS)
+    ),
+    "XINFO STREAM FULL, 20,000 consumers": Case(
+        show(b"XINFO", b"STREAM", NAME, b"FULL", groups=1, consumers=CONSUMERS)
+    ),
+    "XINFO GROUPS of 2,000": Case(show(b"XINFO", b"GROUPS", NAME, groups=GROUPS, consumers=0)),
     "COPY of 300,000": Case(copy),
     "XADD with 10,000 fields": Case(append_wide),
     "XRANGE of 270 MB, slow client": Case(range_of_much, is_slow=True),
@@ -169,16 +217,34 @@ def run(options: Options) -> Found:
     if options.against is not None:
         starters["other"] = without_checkpoints(options.against)
     with started(starters) as systems:
-        return Found(
-            in_turns(
-                options.rounds,
-                [
-                    (name, system.name, partial(measure, system, case, options))
-                    for name, case in CASES.items()
-                    for system in systems.values()
-                ],
-            )
+        samples = in_turns(
+            options.rounds,
+            [
+                (name, system.name, partial(measure, system, case, options))
+                for name, case in CASES.items()
+                for system in systems.values()
+            ],
         )
+    return Found(with_times(samples))
+
+
+def with_times(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples, with how many times Redis's processor time each command takes."""
+    reference = {
+        (one.case, one.round): one.figures["cpu_ms"] for one in samples if one.system == REDIS
+    }
+    return [
+        one
+        if one.system == REDIS
+        else replace(
+            one,
+            figures={
+                TIMES: one.figures["cpu_ms"] / reference[one.case, one.round],
+                **one.figures,
+            },
+        )
+        for one in samples
+    ]
 
 
 def without_checkpoints(tree: Path) -> Starter:

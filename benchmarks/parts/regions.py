@@ -12,7 +12,10 @@ from benchmarks.systems import Starter, System, redis_servers, regions, started
 PIPELINE: Final = 16
 REQUESTS: Final = 300_000
 REGIONS: Final = 3
+STREAMS: Final = 100_000
 KEY: Final = "bench"
+# Written last: once a node has it, it has all before.
+END: Final = "end"
 REDIS: Final = "Redis + 2 replicas"
 
 
@@ -36,6 +39,15 @@ def run(options: Options) -> Found:
                 for writers in (1, REGIONS)
                 for name, system in systems.items()
                 if writers <= system.writable
+            ]
+            streams = options.scaled(STREAMS)
+            measurements += [
+                (
+                    f"{fsync}, {streams:,} streams",
+                    name,
+                    partial(measure_streams, system, streams, requests),
+                )
+                for name, system in systems.items()
             ]
             samples += in_turns(options.rounds, measurements)
     return Found(samples)
@@ -69,10 +81,35 @@ def measure(system: System, writers: int, requests: int) -> dict[str, float]:
     }
 
 
+def measure_streams(system: System, streams: int, requests: int) -> dict[str, float]:
+    """As ``measure``, of one writer whose entries are of many streams in any order."""
+    words = ["XADD", f"{KEY}:__rand_int__", "*", "field", "value"]
+    before = system.cpu_seconds()
+    found = benchmark_figures(
+        start_redis_benchmark(
+            system.ports[0], pipeline=PIPELINE, requests=requests, words=words, random_max=streams
+        )
+    )
+    ended = time.perf_counter()
+    system.client().xadd(END, {"field": "value"})
+    system.wait_for_length(END, 1)
+    equal = time.perf_counter()
+    spent = system.cpu_seconds() - before
+    system.client().flushall()
+    system.wait_for_length(END, 0)
+    system.rest()
+    return {
+        "rate_per_s": found["rate_per_s"],
+        "cpu_us": spent / requests * 1e6,
+        "equal_s": equal - ended,
+    }
+
+
 PART: Final = Part(
     name="regions",
-    about="XADD, -P 16, 50 clients for each writing region; processor time of all three nodes"
-    " until all have every entry, and how long after the last reply that was.",
+    about="XADD, -P 16, 50 clients for each writing region, to one stream or to many; processor"
+    " time of all three nodes until all have every entry, and how long after the last reply that"
+    " was.",
     reference=REDIS,
     run=run,
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.measured import Outcome, Sample, in_turns, latencies, percentile, rounded
+from benchmarks.parts.large import TIMES, with_times
 
 
 def outcome(*samples: Sample, reference: str = "Redis") -> Outcome:
@@ -52,6 +53,27 @@ def test_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
     spread = found.spread("-P 1", "ours", "rate_per_s")
     assert spread is not None
     assert (spread.low, spread.median, spread.high) == (5, 40, 60)
+
+
+def test_a_command_is_compared_with_the_reference_in_its_round() -> None:
+    samples = [
+        Sample(case, system, at, {"cpu_ms": cpu_ms})
+        for case, system, at, cpu_ms in (
+            ("DEL", "Redis", 0, 2.0),
+            ("DEL", "Redis", 1, 4.0),
+            ("DEL", "crdtstream", 0, 10.0),
+            ("DEL", "crdtstream", 1, 10.0),
+            ("DEL", "other", 0, 1.0),
+        )
+    ]
+    times = {(one.system, one.round): one.figures.get(TIMES) for one in with_times(samples)}
+    assert times == {
+        ("Redis", 0): None,
+        ("Redis", 1): None,
+        ("crdtstream", 0): 5.0,
+        ("crdtstream", 1): 2.5,
+        ("other", 0): 0.5,
+    }
 
 
 def test_ratio_wants_both_in_the_same_round() -> None:
