@@ -1,4 +1,4 @@
-"""Progress of a group in one region, lane by lane, for whoever shows all regions side by side."""
+"""Progress of a group in one region, lane by lane, for pages that show all regions."""
 
 from crdtstream.commands.groups.delivery import undelivered_count
 from crdtstream.core.ids import format_id
