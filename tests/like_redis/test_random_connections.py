@@ -8,6 +8,8 @@ depends on which client is served first, so both servers must send the same byte
     client   XADD a 1-1 …   MULTI XADD XADD EXEC   XREAD BLOCK 0 STREAMS wait-a 5-0   XADD …   half
     waker                                          XADD wait-a 6-0 f v
 
+Of a client that closes its half Redis sends no more replies; here it gets the rest, too.
+
 A client that leaves by a reset may lose what the system had not handed over.  What was run of its
 commands is then the first of them, without a gap.
 """
