@@ -161,6 +161,7 @@ NO_SIZES = {
         query.append_rows.PRODUCER_BYTES_MAX store.marker._BYTES_MAX core.histories._N_MAX
     """,
     "the default or the range of a setting, which the tests of what it sets set": """
+        core.member_changes.TOKEN_BYTES core.member_changes.TOKEN_HOURS
         core.lanes.limits.NODE_ENTRIES_MAX_DEFAULT core.lanes.limits.NODE_BYTES_MAX_DEFAULT
         region.checkpointing.LOG_BYTES_DEFAULT region.checkpointing.LOG_BYTES_LEAST
         region.checkpointing.INTERVAL_S_DEFAULT region.retention.BACKLOG_BYTES_DEFAULT

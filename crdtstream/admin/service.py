@@ -15,6 +15,7 @@ from crdtstream.access.rights import CALLER_RIGHTS, may_see_keys
 from crdtstream.aclfiles import Fault, PushError
 from crdtstream.admin.digests import Digests, DigestsError
 from crdtstream.admin.flushing import FlushError, Flushing
+from crdtstream.admin.group_progress import group_progress
 from crdtstream.admin.links import LinksError, set_links
 from crdtstream.admin.machine import machine_status
 from crdtstream.admin.members import STATUSES, change_members, members_reply
@@ -338,6 +339,24 @@ class AdminService(rpc.AdminServicer):
             await context.abort(grpc.StatusCode.DATA_LOSS, f"entries cannot be read: {error}")
         finally:
             self._digests_asked -= 1
+
+    async def GroupProgress(  # noqa: N802
+        self,
+        request: pb.GroupProgressRequest,
+        context: "grpc.aio.ServicerContext[pb.GroupProgressRequest, pb.GroupProgressReply]",
+    ) -> pb.GroupProgressReply:
+        replica = self._region.replica
+        try:
+            found = await self._parts.engine.read(
+                lambda: group_progress(replica, request.key, request.group)
+            )
+            return pb.GroupProgressReply(
+                region=replica.region,
+                database_id=self._parts.settings.database_id,
+                progress=found,
+            )
+        except UnreadableError as error:
+            await context.abort(grpc.StatusCode.DATA_LOSS, f"entries cannot be read: {error}")
 
     async def Members(  # noqa: N802
         self,

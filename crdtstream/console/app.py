@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from crdtstream.admin.group_progress import group_progress
 from crdtstream.commands.reply import CommandError
 from crdtstream.console import figure_pages, pending_page, stream_pages, words
 from crdtstream.console.acting import Acting
@@ -54,6 +55,7 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, format_id, make_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.page.markup import Child
+from crdtstream.v1 import admin_pb2 as pb
 
 MS_PER_SECOND: Final = 1_000
 CURSOR_DIGITS_MAX: Final = 20
@@ -246,6 +248,7 @@ class Console:
             name,
             read_pending(group, start=start, now=now),
             read_consumers(group, now) if may_see_consumers(rights, key, name) else None,
+            await self._progress(key, name) if may_read(rights, key) else None,
             here=self._replica.region,
             start=start,
             are_chosen=asked.get("choose") == pending_page.ALL,
@@ -253,6 +256,18 @@ class Console:
             may_claim=may_claim(rights, key),
         )
         return self._still(f"Group {words.name(name)}", content, "Streams")
+
+    async def _progress(self, key: bytes, group: bytes) -> dict[int, pb.GroupProgress | str]:
+        """By region the progress of a group, or the reason why it is not known."""
+        parts = self._parts
+        try:
+            own = await parts.engine.read(lambda: group_progress(self._replica, key, group))
+        except UnreadableError as error:
+            raise unreadable(error) from error
+        found = dict(await parts.group_progress(key, group))
+        if own is not None:
+            found[self._replica.region] = own
+        return found
 
     def _still(self, title: str, content: list[Child], tab: str) -> Response:
         at = words.clock(self._parts.engine.now())

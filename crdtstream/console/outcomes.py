@@ -31,7 +31,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What the outcome of an action shows to its user, and no log.
+    """Part of an outcome that its user sees, and no log has.
 
     Attributes:
         about: a sentence in front of ``text``.

@@ -42,6 +42,7 @@ class ConsoleParts:
         status, members: as the Admin service reports them; called once a second at most.
         node: figures of this node alone; called with ``status``.
         others: asks the other regions; by region a status, or the reason why there is none.
+        group_progress: asks them about a group of a stream, in the same way.
         walk: findings of a walk over all streams; None: none has ended yet.
         slow_commands: the newest first.
         operating: what an operator may have this node do.
@@ -56,6 +57,7 @@ class ConsoleParts:
     members: Callable[[], pb.MembersReply]
     node: Callable[[], NodeFigures]
     others: Callable[[], Awaitable[Mapping[int, pb.StatusReply | str]]]
+    group_progress: Callable[[bytes, bytes], Awaitable[Mapping[int, pb.GroupProgress | str]]]
     walk: Callable[[], Awaitable[Found | None]]
     slow_commands: Callable[[], Sequence[SlowCommand]]
     operating: Operating

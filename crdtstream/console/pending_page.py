@@ -3,7 +3,7 @@
 Chosen by marks, entries are acknowledged or claimed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crdtstream.console import words
@@ -13,6 +13,7 @@ from crdtstream.console.pending import ConsumerFacts, PendingEntry, PendingPage
 from crdtstream.console.stream_pages import entry_path, stream_path
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId, format_id
 from crdtstream.page.markup import Child, Markup, element
+from crdtstream.v1 import admin_pb2 as pb
 
 # In an address: all entries of the page are marked.
 ALL: Final = b"all"
@@ -23,6 +24,7 @@ def pending(
     group: bytes,
     found: PendingPage,
     consumers: Sequence[ConsumerFacts] | None,
+    progress: Mapping[int, pb.GroupProgress | str] | None,
     *,
     here: RegionId,
     start: StreamId,
@@ -34,6 +36,7 @@ def pending(
 
     Args:
         consumers: the first of ``found.consumer_count``; None: the viewer may not see them.
+        progress: of the group by region, or why it is not known; None: the viewer may not see it.
         start: the ID from which on it shows entries.
         are_chosen: all of them are marked.
     """
@@ -73,7 +76,45 @@ def pending(
             _consumers(consumers, found.consumer_count),
             note="As XINFO CONSUMERS; other regions have consumers of their own.",
         ),
+        None
+        if progress is None
+        else section(
+            "Progress in all regions",
+            _progress(progress),
+            note="What each region has delivered of each lane, and has pending there.",
+        ),
     ]
+
+
+def _progress(progress: Mapping[int, pb.GroupProgress | str]) -> Markup:
+    columns = [
+        Column("region"),
+        Column("consumers", "number"),
+        Column("to deliver", "number"),
+        Column("lane"),
+        Column("delivered up to", "number"),
+        Column("acknowledged up to", "number"),
+        Column("pending", "number"),
+    ]
+    rows: list[Sequence[Child]] = []
+    unknown = []
+    for region, found in sorted(progress.items()):
+        if isinstance(found, str):
+            unknown.append(element("p", f"Region {region} is not known: {found}.", class_="quiet"))
+            continue
+        rows += (
+            (
+                region_mark(region),
+                words.count(found.consumers),
+                words.count(found.undelivered),
+                region_mark(lane.lane),
+                element("code", lane.delivered.decode()),
+                element("code", lane.acknowledged.decode()),
+                words.count(lane.pending),
+            )
+            for lane in found.lanes
+        )
+    return element("div", table("Progress", columns, rows), unknown)
 
 
 def _consumers(consumers: Sequence[ConsumerFacts], count: int) -> Markup:

@@ -46,6 +46,7 @@ def console_of(
         from crdtstream.console.parts import WALK_SECONDS_MAX, ConsoleParts
 
         engine, settings = measured.engine, measured.settings
+        others = OtherRegions(engine, settings, calls)
         return make_console(
             ConsoleParts(
                 settings=settings,
@@ -55,7 +56,8 @@ def console_of(
                 status=admin.status,
                 members=lambda: members_reply(engine, settings),
                 node=lambda: _figures(measured),
-                others=OtherRegions(engine, settings, calls).ask,
+                others=others.ask,
+                group_progress=others.ask_group,
                 walk=lambda: metrics.walker.fresh(WALK_SECONDS_MAX),
                 slow_commands=resp.slowlog.calls,
                 operating=Operating(engine, settings, calls, tunables),

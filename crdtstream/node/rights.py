@@ -1,6 +1,7 @@
 """Rights to call the gRPC port: by a login, or by the certificate of some kind of holder."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from grpc_health.v1 import health
@@ -17,10 +18,10 @@ OPEN_TO_ALL: Final = frozenset({health.SERVICE_NAME, REPLICATION, f"{MEMBERSHIP}
 OPEN_HERE: Final = OPEN_TO_ALL | {ADMIN, BOOTSTRAP, MEMBERSHIP, reflection.SERVICE_NAME}
 # Methods that ask at each port: a program that may change users can take all rights, for good.
 NEVER_OPEN: Final = frozenset({f"{ADMIN}/PushUsers"})
-# Calls between regions, by a login of their own; the last two are for health reports.
+# Calls between regions, by a login of their own; the last are for health reports and consoles.
 BETWEEN_REGIONS: Final = (
     *(MEMBERSHIP, BOOTSTRAP),
-    *(f"{ADMIN}/Members", f"{ADMIN}/Status"),
+    *(f"{ADMIN}/Members", f"{ADMIN}/Status", f"{ADMIN}/GroupProgress"),
 )
 
 # Conditions on users, by service or method; the Query service asks for rights on each key itself.
@@ -41,6 +42,7 @@ RIGHTS: Final = {
     f"{MEMBERSHIP}/Introduce": _MEMBERS,
     f"{ADMIN}/Members": _OPERATORS_AND_MEMBERS,
     f"{ADMIN}/Status": _OPERATORS_AND_MEMBERS,
+    f"{ADMIN}/GroupProgress": replace(_OPERATORS_AND_MEMBERS, needs=administers),
     QUERY: Right(frozenset({Role.OPERATOR, Role.QUERY}), by_password=True),
     health.SERVICE_NAME: Right(frozenset(Role)),
 }

@@ -163,6 +163,8 @@ def converter(hint: Any) -> Callable[[Any], Any]:
         parts = {name: converter(part) for name, part in get_type_hints(hint).items()}
         return lambda one: {name: part(getattr(one, name)) for name, part in parts.items()}
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Final:
+        return converter(arguments[0])
     if origin in _UNIONS:
         return _of_union(arguments)
     if origin is tuple:

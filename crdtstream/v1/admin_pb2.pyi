@@ -418,6 +418,46 @@ class DigestReply(_message.Message):
     vv: _effects_pb2.VersionVector
     def __init__(self, digest: _Optional[str] = ..., vv: _Optional[_Union[_effects_pb2.VersionVector, _Mapping]] = ...) -> None: ...
 
+class GroupProgressRequest(_message.Message):
+    __slots__ = ("key", "group")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: bytes
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[bytes] = ...) -> None: ...
+
+class GroupProgressReply(_message.Message):
+    __slots__ = ("region", "database_id", "progress")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    database_id: str
+    progress: GroupProgress
+    def __init__(self, region: _Optional[int] = ..., database_id: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ...) -> None: ...
+
+class GroupProgress(_message.Message):
+    __slots__ = ("consumers", "undelivered", "lanes")
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    UNDELIVERED_FIELD_NUMBER: _ClassVar[int]
+    LANES_FIELD_NUMBER: _ClassVar[int]
+    consumers: int
+    undelivered: int
+    lanes: _containers.RepeatedCompositeFieldContainer[LaneProgress]
+    def __init__(self, consumers: _Optional[int] = ..., undelivered: _Optional[int] = ..., lanes: _Optional[_Iterable[_Union[LaneProgress, _Mapping]]] = ...) -> None: ...
+
+class LaneProgress(_message.Message):
+    __slots__ = ("lane", "delivered", "acknowledged", "pending")
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    lane: int
+    delivered: bytes
+    acknowledged: bytes
+    pending: int
+    def __init__(self, lane: _Optional[int] = ..., delivered: _Optional[bytes] = ..., acknowledged: _Optional[bytes] = ..., pending: _Optional[int] = ...) -> None: ...
+
 class DigestsRequest(_message.Message):
     __slots__ = ("at_least", "wait_ms", "buckets", "keys", "parts", "stretches", "entries")
     AT_LEAST_FIELD_NUMBER: _ClassVar[int]

@@ -64,6 +64,11 @@ class AdminStub:
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.SerializeToString,
                 response_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestsReply.FromString,
                 _registered_method=True)
+        self.GroupProgress = channel.unary_unary(
+                '/crdtstream.v1.Admin/GroupProgress',
+                request_serializer=crdtstream_dot_v1_dot_admin__pb2.GroupProgressRequest.SerializeToString,
+                response_deserializer=crdtstream_dot_v1_dot_admin__pb2.GroupProgressReply.FromString,
+                _registered_method=True)
         self.Members = channel.unary_unary(
                 '/crdtstream.v1.Admin/Members',
                 request_serializer=crdtstream_dot_v1_dot_admin__pb2.MembersRequest.SerializeToString,
@@ -148,6 +153,14 @@ class AdminServicer:
         goes on, so that no page is of one version vector: what `crdtstream crdb verify` asks.  Comes in
         pages of bounded size.  RESOURCE_EXHAUSTED: too many such calls run.  INVALID_ARGUMENT: it is
         asked for what there is not.  DATA_LOSS: entries cannot be read from disk.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GroupProgress(self, request, context):
+        """Progress of a group in this region, lane by lane.  Without a progress: it has no such group.
+        DATA_LOSS: entries cannot be read from disk.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -243,6 +256,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Digests,
                     request_deserializer=crdtstream_dot_v1_dot_admin__pb2.DigestsRequest.FromString,
                     response_serializer=crdtstream_dot_v1_dot_admin__pb2.DigestsReply.SerializeToString,
+            ),
+            'GroupProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.GroupProgress,
+                    request_deserializer=crdtstream_dot_v1_dot_admin__pb2.GroupProgressRequest.FromString,
+                    response_serializer=crdtstream_dot_v1_dot_admin__pb2.GroupProgressReply.SerializeToString,
             ),
             'Members': grpc.unary_unary_rpc_method_handler(
                     servicer.Members,

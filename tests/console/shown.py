@@ -100,6 +100,7 @@ class Shown:
         self.slowlog.slower_than_us = 0
         self.own = status()
         self.others: dict[int, pb.StatusReply | str] = {2: status(2), 3: status(3)}
+        self.progress: dict[int, pb.GroupProgress | str] = {}
         self.members = members()
         self.node = NodeFigures(memory={"base": 1 << 20}, clients_max=100)
         self.samples = self.asked = 0
@@ -118,6 +119,7 @@ class Shown:
             members=lambda: self.members,
             node=lambda: self.node,
             others=self._ask,
+            group_progress=self._progress,
             walk=self._walk,
             slow_commands=self._slow,
             operating=Operating(
@@ -141,6 +143,9 @@ class Shown:
     async def _ask(self) -> dict[int, pb.StatusReply | str]:
         self.asked += 1
         return self.others
+
+    async def _progress(self, _key: bytes, _group: bytes) -> dict[int, pb.GroupProgress | str]:
+        return self.progress
 
     async def _walk(self) -> Found | None:
         found = Found(0)

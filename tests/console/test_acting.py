@@ -24,6 +24,7 @@ from crdtstream.node.actions import Actions
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.tuning import tunables_of
 from crdtstream.store.errors import StoreError
+from crdtstream.v1 import admin_pb2 as pb
 from tests.console.shown import Answer, Shown
 
 HERE = {"host": "127.0.0.1:8381", "origin": "http://127.0.0.1:8381"}
@@ -800,6 +801,21 @@ async def test_consumers_of_a_group_are_shown_to_those_who_may_see_them() -> Non
         # It is the consumer of nothing.
         assert ("bob" in page) == is_there
         assert ("never" in page) == is_there
+        assert ("Progress in all regions" in page) == is_there
+
+
+async def test_a_group_shows_its_progress_in_all_regions() -> None:
+    shown = shown_with_pending()
+    lane = pb.LaneProgress(lane=2, delivered=b"7-7", acknowledged=b"5-5", pending=41)
+    shown.progress = {2: pb.GroupProgress(consumers=9, lanes=[lane]), 3: "no answer"}
+    query = {"key": "orders", "group": "g"}
+    page = (await shown.get("/console/pending", query=query)).text
+    (progress,) = re.findall(r"<caption[^>]*>Progress.*", page, re.DOTALL)
+    # Of this region and lane, and of region 2.
+    assert "<code>1000-2049</code>" in progress
+    for text in ("<code>7-7</code>", "<code>5-5</code>", ">41<", ">9<"):
+        assert text in progress
+    assert "Region 3 is not known: no answer." in page
 
 
 async def test_a_key_of_any_bytes_reaches_its_action() -> None:

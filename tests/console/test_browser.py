@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,6 +41,7 @@ PATHS = {
     "pause": "/console/act/pause?peer=2",
     "tune": "/console/act/tune?parameter=appendfsync",
     "members": "/console/members",
+    "add": "/console/act/add",
     "node": "/console/node",
 }
 LOOKS = [
@@ -434,6 +436,91 @@ def test_a_region_is_removed_after_its_seal(browser: Browser, tmp_path: Path) ->
         click(browser, "Back")
         browser.until(lambda: "removed in epoch 2" in browser.text("main"), "the page says so")
         assert cluster[1].client.xlen("orders") == 3
+
+
+HOSTILE = (b"<script>alert(1)</script>", "\u202eredro \u05d0\u05d1".encode(), b"k" * (1 << 20))
+MANY_STREAMS = 100_000
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Iterator[Cluster]:
+    """Three regions with very many streams, hostile names, and a writer who does not rest."""
+    with running_regions(3, tmp_path) as cluster:
+        first = cluster[1].client
+        pipeline = first.pipeline(transaction=False)
+        for at in range(MANY_STREAMS):
+            pipeline.xadd(f"sensor:{at}", {"f": "v"})
+            if not at % 1_000:
+                pipeline.execute()
+        for name in HOSTILE:
+            for at in range(3):
+                pipeline.xadd(name, {name[:100]: b"v" if at else name})
+            pipeline.xgroup_create(name, name[:100], "0")
+        pipeline.execute()
+        ends = Event()
+        with ThreadPoolExecutor() as threads:
+            writer = threads.submit(write_fast, cluster[1], ends)
+            try:
+                yield cluster
+            finally:
+                ends.set()
+        writer.result()
+
+
+def write_fast(node: Node, ends: Event) -> None:
+    """Write some 5,000 entries a second, until it ends."""
+    with node.connect() as client:
+        while not ends.wait(0.1):
+            pipeline = client.pipeline(transaction=False)
+            for at in range(500):
+                pipeline.xadd("orders:new", {"customer": f"c{at}"}, maxlen=100_000)
+            pipeline.execute()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_pages_are_clear_under_load_and_while_a_region_is_lost(
+    browser: Browser, crowded: Cluster
+) -> None:
+    paths = [
+        *("/", "/console/streams", "/console/members", "/console/node"),
+        *("/console/streams?pattern=*", "/console/stream?key=orders%3Anew"),
+        *(f"/console/stream?{urlencode({'key': name})}" for name in HOSTILE[:2]),
+    ]
+
+    def is_clear(look: str) -> None:
+        for path in paths:
+            browser.open(url(crowded, path))
+            if path == "/":
+                until_live(browser)
+            if PICTURES:
+                name = f"{look}-{paths.index(path)}.png"
+                Path(PICTURES, name).write_bytes(browser.picture(height_max=1_600))
+            assert browser.overflow() == 0, (look, path)
+            assert browser.misplaced() == [], (look, path)
+            assert browser.violations() == [], (look, path)
+            assert browser.complaints() == [], (look, path)
+
+    looks = [(width, dark) for width in (1_280, 768, 380) for dark in (False, True)]
+    for width, dark in looks:
+        browser.looks_like(width=width, dark=dark)
+        is_clear(f"load-{width}-{dark}")
+
+    crowded[3].end(signal.SIGKILL)
+    browser.open(url(crowded, "/"))
+    browser.until(lambda: "no answer" in browser.text("main"), "it is told", base=LONG)
+    browser.complaints()
+    for width, dark in looks:
+        browser.looks_like(width=width, dark=dark)
+        is_clear(f"lost-{width}-{dark}")
+    crowded[3].start()
+    browser.looks_like(width=1_280)
+    browser.open(url(crowded, "/"))
+    browser.until(
+        lambda: "no answer" not in browser.text("main") and "3 of 3" in browser.text(".tiles"),
+        "it is back",
+        base=LONG,
+    )
 
 
 @pytest.fixture(scope="module")

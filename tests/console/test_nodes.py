@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+import redis
 
 from crdtstream.local_regions import LocalRegions
 from tests.conftest import free_base_port
@@ -98,6 +99,21 @@ def test_regions_with_mutual_tls_show_each_other(tmp_path: Path) -> None:
         first, second = (region.http_address for region in local.regions)
         wait_until(lambda: shown(first, 2) == "ok", "region 1 shows region 2")
         wait_until(lambda: shown(second, 1) == "ok", "region 2 shows region 1")
+        client = redis.Redis(port=local.regions[0].resp_port, ssl=True, ssl_ca_certs=str(ca))
+        with client:
+            client.xadd("orders", {"f": "v"}, id="5-5")
+            client.xgroup_create("orders", "billing", id="0")
+        page = f"https://{first}/console/pending?key=orders&group=billing"
+
+        def rows() -> int:
+            with urllib.request.urlopen(
+                page, timeout=seconds(), context=ssl.create_default_context(cafile=ca)
+            ) as answer:
+                text = answer.read().decode()
+            progress = text.partition("Progress in all regions")[2]
+            return int("it has no such group" not in progress) and progress.count("<tr") - 1
+
+        wait_until(lambda: rows() == 2, "region 1 shows the progress of both")
     finally:
         local.stop_all()
         local.close()

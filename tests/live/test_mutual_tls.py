@@ -51,7 +51,9 @@ pytestmark = pytest.mark.live
 PASSWORD: Final = "open sesame"
 # Methods that a holder may call; reflection is in METHODS, and Join asks for more than this.
 BETWEEN_REGIONS: Final = {"Replication", "Membership", "Bootstrap"}
-OF_MEMBERS: Final = {"crdtstream.v1.Admin/Members", "crdtstream.v1.Admin/Status"}
+OF_MEMBERS: Final = {
+    f"crdtstream.v1.Admin/{name}" for name in ("GroupProgress", "Members", "Status")
+}
 
 
 def options_of(files: NodeFolder) -> tuple[str, ...]:

@@ -87,6 +87,21 @@ def test_many_short_replies_that_are_not_read_arrive_in_order(node: Node) -> Non
         assert read_all(client, len(expected)) == expected
 
 
+def test_a_short_reply_waits_behind_large_ones_that_are_not_read(node: Node) -> None:
+    expected = ECHOED * COUNT + b"$1\r\n0\r\n$1\r\n1\r\n"
+
+    def replied() -> int:
+        return node.call(lambda: max(one.bytes_out for one in node.server.connections.values()))
+
+    with node.client() as client:
+        client.send(ECHO * COUNT)
+        wait_until(lambda: replied() == len(ECHOED) * COUNT)
+        client.send(request(b"ECHO", b"0"))
+        wait_until(lambda: replied() > len(ECHOED) * COUNT)
+        client.send(request(b"ECHO", b"1"))
+        assert read_all(client, len(expected)) == expected
+
+
 def test_replies_beyond_the_bound_of_the_class_end_the_connection() -> None:
     with operated(settings(output_buffer_bytes_max=4 * MIB)) as (node, r), node.client() as client:
         with pytest.raises(ConnectionError):

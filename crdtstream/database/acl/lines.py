@@ -12,6 +12,8 @@ Redis's.
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.rules import (
     RuleError,
@@ -30,6 +32,7 @@ NOTHING_CHANGED: Final = (
 NO_USER: Final = "should start with user keyword followed by the username"
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class UsersError(Exception):
     """Users that cannot be put in use.
 
