@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from crdtstream.replication.sleeping import LATE_SECONDS, sleep_until
+from tests.patience import exactly
 
 
 class HeldUp(asyncio.SelectorEventLoop):
@@ -30,9 +31,9 @@ def test_a_link_that_is_woken_late_lets_its_reader_read(is_woken: bool) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, HeldUp)
         wake = asyncio.Event()
-        link = asyncio.create_task(sleep_until(wake, loop.time() + 3))
+        link = asyncio.create_task(sleep_until(wake, loop.time() + exactly(3)))
         await asyncio.sleep(0)
-        loop.held_s += 3 + 2 * LATE_SECONDS.value
+        loop.held_s += exactly(3) + 2 * LATE_SECONDS.value
         if is_woken:
             wake.set()
         reader = asyncio.create_task(read())
