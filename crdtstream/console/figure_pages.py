@@ -195,7 +195,10 @@ def members(view: View, *, may_operate: bool) -> list[Child]:
     known = picture.members
     facts = [
         ("database", known.database_id),
-        ("identity", known.database_uid or "not agreed yet"),
+        (
+            "identity",
+            element("code", known.database_uid) if known.database_uid else "not agreed yet",
+        ),
         ("epoch of the members", _epoch(known)),
         ("regions that can still be added", words.count(known.numbers_left)),
     ]
@@ -421,7 +424,7 @@ def _slow(slow: Sequence[SlowCommand] | None, now_s: int) -> Markup:
         Column("when"),
         Column("took", "number"),
         Column("command", "long"),
-        Column("client"),
+        Column("client", "key"),
     ]
     rows = [
         (

@@ -205,7 +205,8 @@ def most(found: Found, may_read: Callable[[bytes], bool]) -> list[Child]:
             element(
                 "span",
                 element("a", words.name(one.key), href=stream_path(one.key)),
-                f" · {words.name(one.name)}",
+                " · ",
+                element("a", words.name(one.name), href=pending_path(one.key, one.name)),
             ),
             words.UNKNOWN if one.lag is None else words.count(one.lag),
             words.count(one.pending),

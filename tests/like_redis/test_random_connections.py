@@ -46,7 +46,7 @@ Connect = Callable[[], socket.socket]
 
 
 class End(Enum):
-    """How a client leaves."""
+    """The end of a client's connection."""
 
     READ_ALL = "reads all"
     HALF_CLOSE = "half-close"
@@ -154,7 +154,7 @@ def _waiting(draw: random.Random, client: Client) -> bytes:
 
 
 def played(connect: Connect, clients: list[Client]) -> dict[str, Any]:
-    """What each client reads, and what it leaves behind."""
+    """Bytes that each client reads, and the entries that it leaves."""
     with ExitStack() as stack:
         control = stack.enter_context(connect())
         source = stack.enter_context(control.makefile("rb"))
