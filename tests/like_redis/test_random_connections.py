@@ -154,7 +154,7 @@ def _waiting(draw: random.Random, client: Client) -> bytes:
 
 
 def played(connect: Connect, clients: list[Client]) -> dict[str, Any]:
-    """Bytes that each client reads, and the entries that it leaves."""
+    """The bytes that each client reads, and the entries that it leaves."""
     with ExitStack() as stack:
         control = stack.enter_context(connect())
         source = stack.enter_context(control.makefile("rb"))
