@@ -2,10 +2,11 @@
 
     python docs/failover_redis_py.py 127.0.0.1:6381 127.0.0.2:6381 127.0.0.3:6381
 
-Each region's HTTP port is the one given with --http-port, on the same host as its Redis port. A
-password is read from the environment variable REDIS_PASSWORD. With --tls-ca-cert-file the Redis
-ports are reached over TLS; with --tls-cert-file and --tls-key-file the client shows a certificate.
-With --https the health pages are reached over TLS as well, as with `tls_http`.
+Each region's HTTP port is the one given with --http-port, on the same host as its Redis port. User
+and password are read from the environment variables REDIS_USERNAME and REDIS_PASSWORD; those of
+health pages from PAGES_USERNAME and PAGES_PASSWORD, if they are others. With --tls-ca-cert-file the
+Redis ports are reached over TLS; with --tls-cert-file and --tls-key-file the client shows a
+certificate. With --https the health pages are reached over TLS as well, as with `tls_http`.
 """
 
 import argparse
@@ -169,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("addresses", nargs="+", metavar="host:port", help="the nearest first")
     parser.add_argument("--http-port", type=int, default=8381)
+    parser.add_argument("--stream", default="messages")
     parser.add_argument(
         "--tls-ca-cert-file", metavar="PATH", help="TLS; who signed the certificates"
     )
@@ -176,9 +178,11 @@ def main() -> None:
     parser.add_argument("--tls-key-file", metavar="PATH", help="its key")
     parser.add_argument("--https", action="store_true", help="TLS for the health pages")
     given = parser.parse_args()
-    password = os.environ.get("REDIS_PASSWORD")
-    connection: dict[str, Any] = {"password": password}
-    asking: dict[str, Any] = {"auth_basic": ("default", password) if password else None}
+    user, password = os.environ.get("REDIS_USERNAME"), os.environ.get("REDIS_PASSWORD")
+    connection: dict[str, Any] = {"username": user, "password": password}
+    asks_as = os.environ.get("PAGES_USERNAME", user or "default")
+    asks_with = os.environ.get("PAGES_PASSWORD", password)
+    asking: dict[str, Any] = {"auth_basic": (asks_as, asks_with) if asks_with else None}
     if given.tls_ca_cert_file is not None:
         connection |= {
             "ssl": True,
@@ -194,7 +198,7 @@ def main() -> None:
         try:
             # With an idempotent ID, a retry in another region is recognised: no entry comes twice.
             entry = client.xadd(
-                "messages", {"at": str(time.time())}, idmp=("p1", str(time.time_ns()))
+                given.stream, {"at": str(time.time())}, idmp=("p1", str(time.time_ns()))
             )
             print(entry.decode(), flush=True)
         except NO_REGION as error:

@@ -16,6 +16,7 @@ from benchmarks.parts import (
     pythons,
     regions,
     tls,
+    users,
     visibility,
     wire,
     xadd,
@@ -27,6 +28,7 @@ PARTS: Final[dict[str, Part]] = {
     for part in (
         xadd.PART,
         tls.PART,
+        users.PART,
         regions.PART,
         consume.PART,
         latency.PART,

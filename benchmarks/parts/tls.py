@@ -5,7 +5,6 @@ Each server has both ports, and one certificate of ECDSA P-256 is for all.
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from benchmarks.generators import xadds
@@ -59,7 +58,7 @@ def run(options: Options) -> Found:
                             measure,
                             system,
                             ports[name] if way == "TLS" else system.ports[0],
-                            Path(ca) if way == "TLS" else None,
+                            ("--tls", "--cacert", ca) if way == "TLS" else (),
                             pipeline,
                             options.scaled(requests, least=100),
                         ),
@@ -73,11 +72,15 @@ def run(options: Options) -> Found:
 
 
 def measure(
-    system: System, port: int, ca: Path | None, pipeline: int, requests: int
+    system: System, port: int, options: Sequence[str], pipeline: int, requests: int
 ) -> dict[str, float]:
-    """The rate, and the processor time of the server for a message."""
+    """The rate, and the processor time of the server for a message.
+
+    Args:
+        options: of redis-benchmark.
+    """
     before = system.cpu_seconds()
-    found = xadds(port, pipeline=pipeline, requests=requests, key=KEY, options=_options(ca))
+    found = xadds(port, pipeline=pipeline, requests=requests, key=KEY, options=options)
     spent = system.cpu_seconds() - before
     system.drop(KEY)
     return {
@@ -86,10 +89,6 @@ def measure(
         "p50_ms": found["p50_ms"],
         "p99_ms": found["p99_ms"],
     }
-
-
-def _options(ca: Path | None) -> Sequence[str]:
-    return () if ca is None else ("--tls", "--cacert", str(ca))
 
 
 PART: Final = Part(

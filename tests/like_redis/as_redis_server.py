@@ -78,7 +78,6 @@ def main(words: list[str]) -> None:
     node = os.getpid()
     if os.fork() == 0:
         _announce(node, int(given.get("tls-port") or str(settings["resp_port"])))
-    # A test may take the certificate's key, or the port, from a node that runs.
     command = (sys.executable, "-m", "crdtstream", "node", "--config", str(config))
     os.execv(sys.executable, command)
 

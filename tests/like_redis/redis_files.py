@@ -25,6 +25,7 @@ from tests.patience import LONG, seconds
 
 UNITS: Final = ("auth", "acl", "acl-v2", "tls")
 LISTED: Final = Path(__file__).with_name("redis_files.txt")
+OTHER_SOURCE: Final = "REDIS_SOURCE"
 # The harness takes ports from here on, two for each server of at most four at once.
 PORTS: Final = 20
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -67,7 +68,7 @@ class RedisFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        source = Path(os.environ.get("REDIS_SOURCE") or ROOT / ".tools" / "redis-tests")
+        source = Path(os.environ.get(OTHER_SOURCE) or ROOT / ".tools" / "redis-tests")
         has_tests = (source / "tests" / "test_helper.tcl").exists()
         require(has_tests, "Redis's own tests: tools/redis_tests.sh, or REDIS_SOURCE=FOLDER")
         self.tclsh = program("tclsh", hint="apt-get install tcl tcl-tls")

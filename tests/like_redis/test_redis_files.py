@@ -1,10 +1,11 @@
 """Nodes pass Redis's own test files on users, passwords and TLS."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.like_redis.redis_files import UNITS, RedisFiles, listed, outcomes_of
+from tests.like_redis.redis_files import OTHER_SOURCE, UNITS, RedisFiles, listed, outcomes_of
 from tests.patience import LONG
 
 
@@ -21,7 +22,9 @@ def test_a_node_passes_the_tests_of_redis_that_apply(unit: str, tmp_path: Path) 
 
     failed = {name: text for name, text in outcomes.items() if text not in ("ok", "skip")}
     assert {name: text for name, text in failed.items() if name not in exceptions} == {}
-    assert sorted(failed) == sorted(one.name for one in exceptions.values() if one.runs)
+    # Another source than that of the list may lack some of these tests.
+    expected = {one.name for one in exceptions.values() if one.runs}
+    assert failed.keys() == (expected & outcomes.keys() if OTHER_SOURCE in os.environ else expected)
     passed = [name for name, text in outcomes.items() if text == "ok"]
     assert len(passed) > len(exceptions), f"the file was read to its end: {outcomes}"
 
