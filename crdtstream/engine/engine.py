@@ -218,8 +218,9 @@ class Engine:
         if agenda.applies and not self._apply_is_scheduled:
             self._apply_is_scheduled = True
             asyncio.get_running_loop().call_soon(self._apply)
-        if agenda.deadline != self._armed:
-            self._arm(agenda.deadline)
+        deadline = agenda.deadline
+        if deadline is not None and (self._armed is None or deadline < self._armed):
+            self._arm(deadline)
         for notice in ready.notices:
             _log_notice(notice)
 
@@ -228,21 +229,26 @@ class Engine:
         with self._stopping_on_bugs():
             self._agenda.apply(self.now())
 
-    def _arm(self, deadline: Millis | None) -> None:
-        """Schedule the call that passes time to the region when it asked for it."""
+    def _arm(self, deadline: Millis) -> None:
+        """Schedule the call that passes time to the region when it asked for it.
+
+        If the deadline moves to a later time, or ends, the timer stays, and looks again when it
+        fires: each blocked client that is served moves it.
+        """
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
-            self._deadline_timer = None
         self._armed = deadline
-        if deadline is not None:
-            seconds = max(0, deadline - self.now()) / 1000
-            loop = asyncio.get_running_loop()
-            self._deadline_timer = loop.call_later(seconds, self._pass_time)
+        seconds = max(0, deadline - self.now()) / 1000
+        self._deadline_timer = asyncio.get_running_loop().call_later(seconds, self._pass_time)
 
     def _pass_time(self) -> None:
         self._armed = self._deadline_timer = None
-        with self._stopping_on_bugs():
-            self._agenda.pass_time(self.now())
+        deadline, now = self._agenda.deadline, self.now()
+        if deadline is not None and now < deadline:
+            self._arm(deadline)
+        elif deadline is not None:
+            with self._stopping_on_bugs():
+                self._agenda.pass_time(now)
 
     # --- Checkpoints --------------------------------------------------------------------------
 

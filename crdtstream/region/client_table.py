@@ -61,7 +61,9 @@ class ClientTable:
 
     def settle(self, now: Millis) -> None:
         """Serve clients that waited for a change."""
-        self._answer_all(self._database.settle(now))
+        served = self._database.settle(now)
+        if served:
+            self._answer_all(served)
 
     def settle_acks(self, now: Millis) -> None:
         """Serve clients that waited until other regions, or the disk, have more."""

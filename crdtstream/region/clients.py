@@ -335,8 +335,9 @@ class Client:
             self._is_running = False
             if chunks:
                 self._owe(chunks, replies, size + sum(map(len, chunks[measured:])))
-            # Commands without an answer (CLIENT REPLY) have to be logged as well.
-            self._tick.open()
+            else:
+                # Commands without an answer (CLIENT REPLY) have to be logged as well.
+                self._tick.open()
         return stop
 
     def _call_again(

@@ -75,7 +75,7 @@ class Outstanding:
         """Begin where all up to ``seq`` was read back from the log, and is durable."""
         self.left_seq = self.logged_seq = self.durable_seq = seq
         self.logged_vv: MutableVersionVector = dict(vv)
-        self.durable_vv: MutableVersionVector = dict(vv)
+        self.durable_vv: VersionVector = dict(vv)
         self.is_congested = False
         self.is_gone = False
         self.queued_bytes = 0
@@ -169,7 +169,8 @@ class Outstanding:
         assert covers(self.logged_vv, mark.vv), "durable is what is logged, at most"
         assert covers(mark.vv, self.durable_vv), "what is durable stays so"
         self.durable_seq = mark.seq
-        self.durable_vv = dict(mark.vv)
+        # A mark is made for one sync, and nothing else changes its version vector.
+        self.durable_vv = mark.vv
 
     def take_parcels(self) -> list[Parcel]:
         """Take all parcels that wait: the disk refuses, so they report an unknown outcome."""

@@ -272,7 +272,7 @@ IN_REGION: Final = (
         "deadline-is-not-told",
         "XREAD BLOCK never comes back",
         _deadline_is_not_told,
-        frozenset({"I7"}),
+        frozenset({"assertion"}),
         seed=6,
     ),
     Bug(

@@ -280,6 +280,40 @@ async def test_a_blocked_reader_whose_time_is_over_is_answered(region: Region1) 
         await asyncio.sleep(0.001)
 
 
+async def test_a_deadline_before_the_one_that_is_armed_is_armed(region: Region1) -> None:
+    region.call("XREAD", "BLOCK", "60000", "STREAMS", "s", "$")
+    await ticks()
+    other = Told(region.region)
+    other.client.run(
+        iter([[b"XREAD", b"BLOCK", b"20", b"STREAMS", b"s", b"$"]]), region.now(), bytes_max=1 << 20
+    )
+    await ticks()
+    assert region.engine._armed == region.clock + 20
+
+
+async def test_a_timer_stays_while_the_deadline_moves_to_a_later_time(region: Region1) -> None:
+    region.call("XREAD", "BLOCK", "10", "STREAMS", "s", "$")
+    await ticks()
+    timer = region.engine._deadline_timer
+    assert timer is not None
+    writer = Told(region.region)
+    writer.client.run(
+        iter([[b"XADD", b"s", b"*", b"field", b"value"]]), region.now(), bytes_max=1 << 20
+    )
+    while not region.client.told:
+        await asyncio.sleep(0)
+    region.call("XREAD", "BLOCK", "30", "STREAMS", "s", "$")
+    await ticks()
+    assert region.engine._deadline_timer is timer
+    # It fires too early, looks, and is set to the deadline.
+    while region.engine._armed != region.clock + 30:
+        await asyncio.sleep(0.001)
+    assert len(region.client.told) == 1
+    region.clock += 30
+    while len(region.client.told) == 1:
+        await asyncio.sleep(0.001)
+
+
 async def test_a_program_that_asks_while_the_disk_refuses_hears_so(region: Region1) -> None:
     ids = count(1)
 
@@ -350,6 +384,7 @@ async def test_a_bug_in_what_the_clock_brings_stops_the_engine(
     region = Region1()
     await region.engine.begin()
     region.call("XREAD", "BLOCK", "1", "STREAMS", "s", "$")
+    region.clock += 1
 
     def broken(_now: Millis) -> object:
         raise RuntimeError("a bug")

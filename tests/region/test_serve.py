@@ -128,6 +128,39 @@ def test_a_batch_is_sent_once_and_then_the_link_rests() -> None:
     assert serve.next(NOW, 0.1) == Sleep(1.0), "until the next heartbeat"
 
 
+def resting_link() -> tuple[Driven, Serve]:
+    """A link that has just sent all there is."""
+    driven = Driven(make_region(limits=RegionLimits()))
+    _write(driven)
+    serve = welcomed(driven, opening(R1))
+    _send_what_is_read(driven, serve, 0.0)
+    assert serve.next(NOW, 0.0) == Sleep(SEND_SECONDS_MIN.value)
+    driven.end_tick()
+    return driven, serve
+
+
+def _send_what_is_read(driven: Driven, serve: Serve, at: float) -> None:
+    action = serve.next(NOW, at)
+    assert isinstance(action, Read)
+    serve.take(driven.log[action.seq - 1 :])
+    assert isinstance(sent(serve.next(NOW, at)), Batches)
+
+
+def test_a_link_that_rests_is_not_woken_by_news_and_finds_them_when_its_rest_ends() -> None:
+    driven, serve = resting_link()
+    _write(driven)
+    assert serve not in driven.last.links
+    _send_what_is_read(driven, serve, SEND_SECONDS_MIN.value)
+    assert serve.sent_vv == {R1: 2}
+
+
+def test_a_link_that_has_rested_is_woken_by_news() -> None:
+    driven, serve = resting_link()
+    assert serve.next(NOW, 0.1) == Sleep(0.25), "until the next heartbeat"
+    _write(driven)
+    assert serve in driven.last.links
+
+
 def level_link(*, next_ms: int) -> tuple[Driven, Serve, int]:
     """A link whose puller has all there is, and says so; and what its next heartbeat, at 0.25 s,
     says of the one after it."""

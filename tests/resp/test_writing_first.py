@@ -267,7 +267,7 @@ def test_input_that_waits_is_kept_whole_and_in_order() -> None:
         arrivals.add(data)
     assert arrivals.size == sum(map(len, sent))
     pieces = []
-    while arrivals:
+    while arrivals.size:
         pieces.append(arrivals.take())
     assert b"".join(pieces) == b"".join(sent)
     assert len(pieces) <= 5

@@ -88,7 +88,8 @@ def xadd(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
     key = argv[1]
     request = options.request
-    _refuse_by_mode(request, replica.id_mode)
+    if request is not AUTO:
+        _refuse_by_mode(request, replica.id_mode)
     stream = replica.stream(key)
     if stream is None:
         refuse_string(replica, key)

@@ -142,10 +142,17 @@ class Issuer:
         self._touched.add(key)
         self._vv[region] = n
         lane = stream.lanes.get(region) or stream.lane(region)
-        lane.append(entry_id, n, fields, self._keys.arrival)
-        stream.set_last_id(region, entry_id, n)
+        ms, seq = entry_id >> SEQ_BITS, entry_id & U64_MAX
+        lane.append_halves(ms, seq, n, fields, self._keys.arrival)
+        register = stream.last_ids.get(region)
+        if register is None:
+            stream.set_last_id(region, entry_id, n)
+        else:
+            # As ``set_last_id`` does it.
+            register.id = stream.last_id = entry_id
+            register.n = n
         if idempotent is None:
-            self.section.batch.append(key, entry_id, fields, None)
+            self.section.batch.append_halves(key, ms, seq, fields)
             return
         self.section.append(key, entry_id, fields, idempotent, self._keys.now)
         settle_message(

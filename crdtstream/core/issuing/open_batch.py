@@ -72,9 +72,17 @@ class OpenBatch:
     ) -> None:
         if idempotent is not None:
             self._idempotent[len(self._ms)] = idempotent
-        self._key_index.append(self._index_of(key))
-        self._ms.append(entry_id >> SEQ_BITS)
-        self._seq.append(entry_id & U64_MAX)
+        self.append_halves(key, entry_id >> SEQ_BITS, entry_id & U64_MAX, fields)
+
+    def append_halves(self, key: bytes, ms: int, seq: int, fields: bytes) -> None:
+        """An append under the ID that has these halves."""
+        keys = self._keys
+        index = keys.get(key)
+        if index is None:
+            keys[key] = index = len(keys)
+        self._key_index.append(index)
+        self._ms.append(ms)
+        self._seq.append(seq)
         self._lengths.append(len(fields))
         self._fields.append(fields)
         self.value_bytes += len(fields) + COLUMN_BYTES

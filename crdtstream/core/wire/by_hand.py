@@ -34,8 +34,12 @@ def varint(number: int) -> bytes:
     """A number, seven bits to the byte, the lowest first."""
     if number < 0x80:
         return _BYTES[number]
-    low = number & 0x7F | 0x80
-    return _BYTES[low] + varint(number >> 7)
+    data = bytearray()
+    while number >= 0x80:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
 
 
 def _number(tag: bytes, number: int) -> bytes:

@@ -472,10 +472,14 @@ class Links:
             self.wake_serves_with_news()
 
     def wake_serves_with_news(self) -> None:
-        """Wake the links that may have something to send by what the log has now."""
+        """Wake the links that may have something to send by what the log has now.
+
+        A link that rests looks by itself when its rest ends: under load that is for many commits.
+        """
+        tick = self._own.tick
         for serve in self.serves.values():
-            if serve.has_news:
-                serve.wake()
+            if not serve.is_resting and serve.has_news:
+                tick.wake_link(serve)
 
     def ack_soon(self) -> None:
         """Acknowledge soon what peers sent, as it is durable."""

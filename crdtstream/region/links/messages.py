@@ -34,7 +34,7 @@ class Identity:
     run_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Standing:
     """Standing of a region, as it says itself (see the message of that name in the protocol).
 
@@ -43,9 +43,14 @@ class Standing:
         regains: it recovers, and may get back effects of its own that it lost.
     """
 
-    database: DatabaseIdentity
-    recovering: bool
-    regains: bool
+    database: Final[DatabaseIdentity]
+    recovering: Final[bool]
+    regains: Final[bool]
+
+    def __init__(self, database: DatabaseIdentity, recovering: bool, regains: bool) -> None:
+        self.database = database
+        self.recovering = recovering
+        self.regains = regains
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class Welcome:
     protocol: int = PROTOCOL_VERSION
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Progress:
     """Progress of a region, and what it knows of others: acks and heartbeats.
 
@@ -112,19 +117,49 @@ class Progress:
         histories: in heartbeats, the news of the sender's effects (``Compared.news``).
     """
 
-    durable_vv: VersionVector
-    now: Millis
-    standing: Standing
-    others: Mapping[RegionId, VersionVector] = field(default_factory=dict)
-    taken_bytes: int = 0
-    taken_publication_bytes: int = 0
-    stamp_ms: int = 0
-    echo_ms: int = 0
-    acks_awaited: bool = False
-    next_ms: int = 0
-    staging_vv: VersionVector | None = None
-    epoch: int = 0
-    histories: bytes = b""
+    durable_vv: Final[VersionVector]
+    now: Final[Millis]
+    standing: Final[Standing]
+    others: Final[Mapping[RegionId, VersionVector]]
+    taken_bytes: Final[int]
+    taken_publication_bytes: Final[int]
+    stamp_ms: Final[int]
+    echo_ms: Final[int]
+    acks_awaited: Final[bool]
+    next_ms: Final[int]
+    staging_vv: Final[VersionVector | None]
+    epoch: Final[int]
+    histories: Final[bytes]
+
+    def __init__(
+        self,
+        durable_vv: VersionVector,
+        now: Millis,
+        standing: Standing,
+        others: Mapping[RegionId, VersionVector] | None = None,
+        taken_bytes: int = 0,
+        taken_publication_bytes: int = 0,
+        stamp_ms: int = 0,
+        echo_ms: int = 0,
+        acks_awaited: bool = False,
+        next_ms: int = 0,
+        staging_vv: VersionVector | None = None,
+        epoch: int = 0,
+        histories: bytes = b"",
+    ) -> None:
+        self.durable_vv = durable_vv
+        self.now = now
+        self.standing = standing
+        self.others = {} if others is None else others
+        self.taken_bytes = taken_bytes
+        self.taken_publication_bytes = taken_publication_bytes
+        self.stamp_ms = stamp_ms
+        self.echo_ms = echo_ms
+        self.acks_awaited = acks_awaited
+        self.next_ms = next_ms
+        self.staging_vv = staging_vv
+        self.epoch = epoch
+        self.histories = histories
 
 
 class Stamps:
@@ -146,18 +181,24 @@ class Stamps:
         return self._theirs_ms + max(0, int((at - self._came_at) * 1000))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Batches:
     """Encoded batches, in the order in which the server applied them."""
 
-    batches: Sequence[bytes]
+    batches: Final[Sequence[bytes]]
+
+    def __init__(self, batches: Sequence[bytes]) -> None:
+        self.batches = batches
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Received:
     """The same batches at the other end, each well-formed, decoded and as it came."""
 
-    batches: Sequence[tuple[EffectBatch, bytes]]
+    batches: Final[Sequence[tuple[EffectBatch, bytes]]]
+
+    def __init__(self, batches: Sequence[tuple[EffectBatch, bytes]]) -> None:
+        self.batches = batches
 
 
 @dataclass(frozen=True, slots=True)

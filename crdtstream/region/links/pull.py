@@ -72,11 +72,14 @@ class Connect:
     """Make a call to the peer's address."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Send:
     """Write a message to the call."""
 
-    message: ToServer
+    message: Final[ToServer]
+
+    def __init__(self, message: ToServer) -> None:
+        self.message = message
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +87,14 @@ class HangUp:
     """End the call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Sleep:
     """Do nothing until the link is woken, or until this time; None: only when it is woken."""
 
-    until: float | None
+    until: Final[float | None]
+
+    def __init__(self, until: float | None) -> None:
+        self.until = until
 
 
 @dataclass(frozen=True, slots=True)

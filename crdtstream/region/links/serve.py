@@ -74,26 +74,36 @@ class Seek:
     origins: frozenset[RegionId]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Send:
     """Write a message to the call."""
 
-    message: ToPuller
+    message: Final[ToPuller]
+
+    def __init__(self, message: ToPuller) -> None:
+        self.message = message
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Read:
     """Read the log from ``seq`` on, about ``bytes_max``."""
 
-    seq: int
-    bytes_max: int
+    seq: Final[int]
+    bytes_max: Final[int]
+
+    def __init__(self, seq: int, bytes_max: int) -> None:
+        self.seq = seq
+        self.bytes_max = bytes_max
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Sleep:
     """Do nothing until the link is woken, or until this time."""
 
-    until: float
+    until: Final[float]
+
+    def __init__(self, until: float) -> None:
+        self.until = until
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class Serve:
         told_awaited: the puller knows, or hears next, that a client here waits to hear what it has.
         is_welcome: the puller was answered.
         is_quiet: the last heartbeat said that the next one comes late, as nothing happens.
+        is_resting: it asks again by itself, a little after its last message; news need not wake it.
         is_over: the puller opened another link, or ended this one, or the node stops.
     """
 
@@ -160,6 +171,7 @@ class Serve:
         self.is_quiet = False
         self._send_at = at
         self._has_sent = False
+        self.is_resting = False
         # Size of the message that was sent last.
         self._message_effects = self._message_bytes = 0
         self._batches: list[bytes] = []
@@ -243,6 +255,7 @@ class Serve:
 
     def next(self, now: Millis, at: float) -> ServeAction:
         """The next thing to do."""
+        self.is_resting = False
         if self.is_over:
             return End()
         if self._seq is None and not self._cut_off:
@@ -273,7 +286,7 @@ class Serve:
         if self._has_sent:
             return self._rest(at)
         if at < self._send_at:
-            return Sleep(min(self._send_at, self._heartbeat_at))
+            return self._sleep_out()
         if self._seq <= self._last_seq and not self.has_news:
             self._seq = self._last_seq + 1
         if (
@@ -324,13 +337,16 @@ class Serve:
             has_sent, self._has_sent = self._has_sent, False
             self._send_at = at + self._pause_seconds()
             if has_sent and not publications and not listeners:
-                return Sleep(min(self._send_at, self._heartbeat_at))
+                return self._sleep_out()
         if publications or listeners:
             self.stats.publications += len(publications)
             return Send(Publications(region, publications, listeners))
-        return Sleep(
-            min(self._send_at, self._heartbeat_at) if at < self._send_at else self._heartbeat_at
-        )
+        return self._sleep_out() if at < self._send_at else Sleep(self._heartbeat_at)
+
+    def _sleep_out(self) -> Sleep:
+        """Rest, unless a heartbeat is due before."""
+        self.is_resting = True
+        return Sleep(min(self._send_at, self._heartbeat_at))
 
     def _pause_seconds(self) -> float:
         """Time for which the link rests after a message."""

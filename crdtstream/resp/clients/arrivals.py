@@ -27,9 +27,6 @@ class Arrivals:
         self._pieces: deque[bytes | bytearray] = deque()
         self.size = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._pieces)
-
     def is_next_within(self, turn_bytes: int) -> bool:
         """True if the next piece may still be run in a turn that has run this many bytes."""
         next_bytes = len(self._pieces[0]) if self._pieces else 0

@@ -297,11 +297,11 @@ class Connection(asyncio.Protocol):
         if client.has_ended:
             return
         self.active_ms = now
-        if self._holds() or self._must_hold():
+        if self._requests is not None or self._arrivals.size or self._must_hold():
             self._arrivals.add(data)
         else:
             self._run(self._parsed(data), now)
-        if self._holds():
+        if self._requests is not None or self._arrivals.size:
             self._steer_reading()
         if self._parser.has_begun or client.session.queue is not None or client.is_blocked:
             self._check_asking()
@@ -437,7 +437,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _holds(self) -> bool:
-        return self._requests is not None or bool(self._arrivals)
+        return self._requests is not None or self._arrivals.size > 0
 
     def resume(self) -> None:
         """Go on with what is held, if nothing forbids it."""
@@ -540,7 +540,7 @@ class Connection(asyncio.Protocol):
             self._write(parcel)
         if client.has_ended:
             self._close_if_done()
-        elif self._requests is not None or self._arrivals:
+        elif self._requests is not None or self._arrivals.size:
             self.resume()
 
     def _write(self, parcel: Parcel) -> None:
