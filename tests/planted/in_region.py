@@ -121,6 +121,8 @@ def _lag_counts_what_is_under_way() -> Sequence[Patch]:
         take(self, records)
         own = self._own.identity.region
         self._own.replication_lag.note_durable(self.region, self.sent_vv.get(own, 0))
+        # Whoever notes it has opened a tick.
+        self._own.tick.open()
 
     return [(Serve, "take", wrong)]
 
