@@ -27,7 +27,7 @@ FAST_ARGS ?=
 SEEDS ?= 10000
 SIM_SEEDS ?= 100000
 FUZZ_SECONDS ?= 3600
-# What answers commands and merges effects: tests in process, a minute of them.
+# Tests in process of commands, merging, members and scenarios, about a minute of them.
 FAST_TESTS := $(addprefix tests/,commands core database membership region scenario)
 FAST_JOBS ?= 2
 # Folders whose tests start processes, or Java; other Pythons leave them out.

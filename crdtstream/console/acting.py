@@ -208,7 +208,7 @@ class Acting:
             outcome.state = State.DONE
         finally:
             self._on_acted()
-        told.info("the console acted", outcome=outcome.state.value, told=outcome.lines[-1])
+        told.info("the console acted", outcome=outcome.state.value, told=" ".join(outcome.lines))
 
     async def outcome(self, request: Request) -> Response:
         found = self._outcomes.of(request.path_params["number"], _user(request))

@@ -4,6 +4,7 @@ A request that asks for what does not exist gets a page that says so, and what t
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from starlette.applications import Starlette
@@ -154,7 +155,9 @@ class Console:
         if not pattern and not cursor:
             walked = await self._parts.walk()
             if walked is not None:
-                most = stream_pages.most(walked, lambda key: may_read(rights, key))
+                most = stream_pages.most(
+                    walked, partial(may_read, rights), partial(may_see_pending, rights)
+                )
         content = stream_pages.streams(
             found,
             most,

@@ -19,7 +19,7 @@ QUERY_BYTES_MAX: Final = Size(8_192, least=1)
 NO_RIGHT: Final = "This user may not read that key."
 NO_RIGHT_ADVICE: Final = (
     "It needs a right to read the key (%R~pattern), and to the commands XINFO, XRANGE and CRDT.WHY;"
-    " see docs/acl.md."
+    " for a group also to XPENDING. See docs/acl.md."
 )
 
 

@@ -47,10 +47,13 @@ class Notice:
 
 def notices_of(picture: Picture) -> list[Notice]:
     """All conditions that hold, the most severe first."""
+    own = picture.own.region
+    awaited = {region.region for region in picture.regions if region.has_no_node}
+    links = [link for link in picture.links if link.source not in awaited]
     found = [
         *_of_node(picture),
         *(notice for region in picture.regions for notice in _of_region(region)),
-        *(notice for link in picture.links for notice in _of_link(link, here=picture.own.region)),
+        *(notice for link in links for notice in _of_link(link, here=own)),
     ]
     order = list(Severity)
     return sorted(found, key=lambda one: order.index(one.severity))
@@ -110,7 +113,7 @@ def _of_node(picture: Picture) -> Iterator[Notice]:
 
 def _of_region(one: RegionView) -> Iterator[Notice]:
     status = one.status
-    if one.member == "removed":
+    if one.member == "removed" or one.has_no_node:
         return
     if status is None:
         if one.was_asked:

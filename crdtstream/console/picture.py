@@ -106,10 +106,17 @@ class RegionView:
         return self.reason != NOT_ASKED
 
     @property
+    def has_no_node(self) -> bool:
+        """True if it was added, and its node was not started yet, or does not answer yet."""
+        return self.member == "joins" and self.status is None
+
+    @property
     def state(self) -> str:
         """Its state in a word or two."""
         if self.member == "removed":
             return "removed"
+        if self.has_no_node:
+            return "joins"
         if self.status is None:
             return "no answer" if self.was_asked else NOT_ASKED
         if self.status.fault:

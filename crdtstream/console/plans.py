@@ -107,9 +107,12 @@ class Planner:
                     f"The token with which its node joins, good for {TOKEN_HOURS} hours. Save it on"
                     f" the machine of region {added} as region-{added}.token, for its user alone:",
                     secret.hex(),
-                    f"Then start the node of region {added} there:",
-                    f"crdtstream node --join {self._operating.settings.grpc_address}"
-                    f" --token-file region-{added}.token --config region-{added}.toml",
+                    f"Then start the node of region {added} there (later by --config alone):",
+                    joining_command(
+                        self._operating.settings.grpc_address,
+                        added,
+                        has_certificate=self._operating.calls.certificates is not None,
+                    ),
                 )
                 yield f"Region {added} may join."
             case Remove():
@@ -256,7 +259,7 @@ class Planner:
                 ),
                 "The page behind this one shows the token that its node needs, to you alone.",
             ],
-            "Its removal undoes it; its number is not given again.",
+            "`crdtstream crdb remove-instance` undoes it; its number is not given again.",
         )
 
     async def _of_removal(self, action: Remove) -> Plan:
@@ -273,6 +276,20 @@ class Planner:
             ],
             "This cannot be undone: its number is not given again. A new region can be added.",
         )
+
+
+def joining_command(member: str, region: int, *, has_certificate: bool) -> str:
+    """Command that starts the node of an added region.
+
+    Args:
+        member: address of a member's gRPC service.
+        has_certificate: the members speak TLS; the files are named as by `crdtstream certs issue`.
+    """
+    files = " --tls-cert-file cert.pem --tls-key-file key.pem --tls-ca-cert-file ca.pem"
+    return (
+        f"crdtstream node --join {member} --token-file region-{region}.token"
+        f" --config region-{region}.toml{files if has_certificate else ''}"
+    )
 
 
 _NOT_PENDING: Final = "None of these entries is pending in this region any more."

@@ -193,8 +193,14 @@ TIME_AGO_MS_MAX: Final = 50 * 365 * 86_400_000
 TIME_AHEAD_MS_MAX: Final = 86_400_000
 
 
-def most(found: Found, may_read: Callable[[bytes], bool]) -> list[Child]:
-    """Streams with the most entries, and groups with the most to do, of those that may be read."""
+def most(
+    found: Found, may_read: Callable[[bytes], bool], may_open: Callable[[bytes, bytes], bool]
+) -> list[Child]:
+    """Streams with the most entries, and groups with the most to do, of those that may be read.
+
+    Args:
+        may_open: true of a stream and group whose page the viewer may see.
+    """
     streams_ = [
         (element("a", words.name(one.key), href=stream_path(one.key)), words.count(one.entries))
         for one in found.longest_streams
@@ -206,7 +212,9 @@ def most(found: Found, may_read: Callable[[bytes], bool]) -> list[Child]:
                 "span",
                 element("a", words.name(one.key), href=stream_path(one.key)),
                 " · ",
-                element("a", words.name(one.name), href=pending_path(one.key, one.name)),
+                element("a", words.name(one.name), href=pending_path(one.key, one.name))
+                if may_open(one.key, one.name)
+                else element("code", words.name(one.name)),
             ),
             words.UNKNOWN if one.lag is None else words.count(one.lag),
             words.count(one.pending),

@@ -21,7 +21,7 @@ def test_each_region_has_its_own_progress_in_each_lane() -> None:
         (1, b"1-1", b"1-1", 0),
         (2, b"2-1", b"0-0", 1),
     ]
-    # What is pending with a consumer elsewhere is not known here.
+    # Entries that are pending with a consumer elsewhere are not known here.
     assert (there.consumers, there.undelivered) == (0, 2)
     assert [(one.lane, one.acknowledged, one.pending) for one in there.lanes] == [
         (1, b"1-1", 0),

@@ -18,6 +18,7 @@ from crdtstream.console.action_pages import MEMORY_VALUE, ZERO
 from crdtstream.console.feed import SAMPLE_SECONDS
 from crdtstream.console.outcomes import OUTCOMES_MAX, USER_OUTCOMES_MAX, Outcome, Outcomes, State
 from crdtstream.console.pending import PENDING_SHOWN
+from crdtstream.console.plans import joining_command
 from crdtstream.console.proofs import SECONDS_MAX
 from crdtstream.database.acl.log import Refused
 from crdtstream.node.actions import Actions
@@ -802,6 +803,14 @@ async def test_consumers_of_a_group_are_shown_to_those_who_may_see_them() -> Non
         assert ("bob" in page) == is_there
         assert ("never" in page) == is_there
         assert ("Progress in all regions" in page) == is_there
+
+
+def test_the_node_of_an_added_region_shows_its_certificate_where_members_speak_tls() -> None:
+    plain = "crdtstream node --join h:1 --token-file region-4.token --config region-4.toml"
+    assert joining_command("h:1", 4, has_certificate=False) == plain
+    with_files = joining_command("h:1", 4, has_certificate=True)
+    for option in ("--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"):
+        assert option in with_files.split()
 
 
 async def test_a_group_shows_its_progress_in_all_regions() -> None:

@@ -9,7 +9,7 @@ from crdtstream.console.attention import Notice, notices_of
 from crdtstream.console.picture import NodeFigures
 from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import ROOT
-from tests.console.shown import link, status
+from tests.console.shown import link, members, status
 from tests.console.test_picture import picture
 
 State = pb.LinkStatus.State
@@ -60,7 +60,14 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("CrdtstreamLinkLagging", into_1(behind_ms=5_001)),
     ("CrdtstreamClockSkew", into_1(clock_skew_ms=-2_001)),
 ]
+AWAITED = members()
+AWAITED.members[1].status = pb.MemberStatus.Status.JOINING
 QUIET: list[dict[str, Any]] = [
+    {
+        "known": AWAITED,
+        "others": {2: "no answer"},
+        "own": status(1, link(2, state=State.BACKOFF), link(3)),
+    },
     node(lag_effects=10_000, lag_ms=60_000),
     own(used_memory=4, maxmemory=5, disk_bytes=4, maxdisk=5),
     own(used_memory=4, disk_bytes=4),

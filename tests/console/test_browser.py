@@ -523,6 +523,21 @@ def test_pages_are_clear_under_load_and_while_a_region_is_lost(
     )
 
 
+@pytest.mark.long
+def test_the_token_of_an_added_region_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+    with running_regions(2, tmp_path) as cluster:
+        cluster.converge()
+        browser.looks_like(width=380)
+        values = {"name": "eu", "grpc": "127.0.0.1:9", "resp": "", "http": ""}
+        browser.open(url(cluster, f"/console/act/add?{urlencode(values)}"))
+        click(browser, "Add region eu")
+        until_done(browser)
+        assert "--token-file region-3.token" in browser.text("main")
+        assert browser.overflow() == 0
+        assert browser.misplaced() == []
+        assert browser.violations() == []
+
+
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that asks for a password, with a user who may read orders."""

@@ -88,7 +88,7 @@ def drawn(seed: int) -> list[Client]:
 def _client(draw: random.Random, name: str) -> Client:
     client = Client(name, draw.choice(RECEIVED_BYTES), draw.choice(list(End)))
     steps: tuple[Callable[[random.Random, Client], bytes], ...]
-    # What comes behind a read that waits is run when that ends, which a reset would not wait for.
+    # Commands behind a read that waits are run when it ends; a reset would not wait for that.
     steps = (_run, _run, _transaction, _mistake)
     if client.end is not End.RESET:
         steps += (_waiting,)

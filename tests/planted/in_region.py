@@ -121,7 +121,7 @@ def _lag_counts_what_is_under_way() -> Sequence[Patch]:
         take(self, records)
         own = self._own.identity.region
         self._own.replication_lag.note_durable(self.region, self.sent_vv.get(own, 0))
-        # Whoever notes it has opened a tick.
+        # As the region does before it notes an ack.
         self._own.tick.open()
 
     return [(Serve, "take", wrong)]
