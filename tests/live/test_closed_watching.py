@@ -161,7 +161,7 @@ def test_the_exporter_for_redis_reads_with_a_user_by_tls(closed: Closed, tmp_pat
     # It looks the password up by the address.
     address = f"rediss://localhost:{node.resp_port}"
     passwords.write_text(json.dumps({address: PASSWORD}))
-    paths = closed.reader.paths
+    paths = closed.authority.client("exporter").paths
     with (tmp_path / "log").open("wb") as output:
         process = subprocess.Popen(
             [
