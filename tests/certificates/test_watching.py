@@ -155,7 +155,7 @@ async def test_an_operator_does_not_wait_until_files_stay_the_same(
             await asyncio.Event().wait()
 
     node.put_all(leaf)
-    monkeypatch.setattr(watching.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     task = asyncio.create_task(certificates.run())
     await asyncio.wait_for(notices.wait(), seconds())
     assert await asyncio.wait_for(certificates.reload(), seconds()) is None
