@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,8 +24,10 @@ import redis
 from selenium.webdriver.common.keys import Keys
 
 from crdtstream.access.basic import Login
+from crdtstream.console.map import REGIONS_MAX
 from crdtstream.v1 import admin_pb2 as pb
 from tests.console.browser import Browser, open_browser
+from tests.console.shown import Shown, link, members, status
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
 from tests.patience import LONG
 
@@ -190,6 +193,43 @@ def test_more_pages_are_open_than_a_browser_has_connections(
     cluster[1].client.xadd("seen again", {"f": "v"})
     count = str(cluster[1].client.dbsize())
     browser.until(lambda: browser.text("[data-cell='total.keys']") == count, "the key is counted")
+
+
+# Pairs of texts on the map that share some of its surface.
+MEETING = """
+const texts = [...document.querySelectorAll(".map text")];
+const places = texts.map((one) => one.getBoundingClientRect());
+return texts.flatMap((one, at) => texts.slice(0, at).filter((_, other) => {
+  const [a, b] = [places[at], places[other]];
+  return Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+}).map((other) => `${one.textContent}, ${other.textContent}`));
+"""
+
+
+@pytest.mark.parametrize("count", range(2, REGIONS_MAX + 1))
+async def test_labels_of_the_map_do_not_meet(browser: Browser, tmp_path: Path, count: int) -> None:
+    shown, regions = Shown(), range(1, count + 1)
+    # The longest texts that there are.
+    reports = {
+        one: status(one, *(link(peer, lag_ms=888) for peer in regions if peer != one))
+        for one in regions
+    }
+    shown.members = members(*regions)
+    shown.own, shown.others = reports.pop(1), dict(reports)
+    sheet = await shown.get("/console/static/console.css")
+    page = (await shown.get("/")).text.replace("</head>", f"<style>{sheet.text}</style></head>")
+    path = tmp_path / "map.html"
+    path.write_text(page)
+    for width in (380, 768, 1_280):
+        browser.looks_like(width=width)
+        browser.open(path.as_uri())
+        assert browser.run("return document.querySelectorAll('.label').length") == len(
+            list(permutations(regions, 2))
+        )
+        assert browser.run(MEETING) == [], width
+    # Scripts and styles of the node are not there.
+    browser.complaints()
 
 
 def test_a_paused_link_is_seen_on_the_map_in_the_table_and_as_a_notice(
