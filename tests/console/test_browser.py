@@ -29,6 +29,7 @@ from crdtstream.v1 import admin_pb2 as pb
 from tests.console.browser import Browser, open_browser
 from tests.console.shown import Shown, link, members, status
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.live.test_joining import Joiner
 from tests.patience import LONG
 
 pytestmark = pytest.mark.live
@@ -564,18 +565,32 @@ def test_pages_are_clear_under_load_and_while_a_region_is_lost(
 
 
 @pytest.mark.long
-def test_the_token_of_an_added_region_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+def test_the_token_of_an_added_region_fits_a_phone_until_it_has_joined(
+    browser: Browser, tmp_path: Path
+) -> None:
+    joiner = Joiner(tmp_path, 3)
     with running_regions(2, tmp_path) as cluster:
         cluster.converge()
         browser.looks_like(width=380)
-        values = {"name": "eu", "grpc": "127.0.0.1:9", "resp": "", "http": ""}
-        browser.open(url(cluster, f"/console/act/add?{urlencode(values)}"))
+        browser.open(url(cluster, PATHS["add"]))
+        for name, value in (("name", "eu"), ("grpc", joiner.node.grpc_address)):
+            browser.run("document.getElementById(arguments[0]).value = arguments[1]", name, value)
+        click(browser, "Go on")
         click(browser, "Add region eu")
         until_done(browser)
         assert "--token-file region-3.token" in browser.text("main")
+        assert browser.text("[aria-current]") == "Members"
         assert browser.overflow() == 0
         assert browser.misplaced() == []
         assert browser.violations() == []
+        joiner.token.write_text(browser.text(".secret code"))
+        joiner.token.chmod(0o600)
+        try:
+            joiner.launch(cluster[1])
+            browser.until(lambda: "Its node has joined." in browser.text("main"), "it is told")
+            assert browser.text(".secret") == ""
+        finally:
+            joiner.kill()
 
 
 @pytest.fixture(scope="module")
