@@ -226,7 +226,7 @@ class Acting:
         return self._still("Outcome", action_pages.outcome(found, joining), _tab(found.back))
 
     def _joining(self, region: int) -> Joining:
-        """How far an added region is."""
+        """The state of an added region."""
         statuses = pb.MemberStatus.Status
         known = {one.region: one.status for one in self._parts.members().members}
         match known.get(region, statuses.JOINING):

@@ -30,7 +30,7 @@ class State(Enum):
 
 
 class Joining(Enum):
-    """How far a region is that was added; the value is shown."""
+    """State of a region that was added; the value is shown."""
 
     AWAITED = "Its node has not joined yet. This page follows it, and so does Members."
     JOINED = "Its node has joined. The token is of no more use."
