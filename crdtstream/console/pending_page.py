@@ -125,8 +125,8 @@ def _progress(progress: Mapping[int, pb.GroupProgress | str]) -> Markup:
                 (
                     region_mark(region),
                     region_mark(lane.lane),
-                    element("code", lane.delivered.decode()),
-                    element("code", lane.acknowledged.decode()),
+                    _id(lane.delivered),
+                    _id(lane.acknowledged),
                     words.count(lane.pending),
                 )
                 for region, of in found
@@ -138,6 +138,10 @@ def _progress(progress: Mapping[int, pb.GroupProgress | str]) -> Markup:
             for region, why in unknown
         ],
     )
+
+
+def _id(text: bytes) -> Child:
+    return words.UNKNOWN if text == format_id(ID_MIN) else element("code", text.decode())
 
 
 def _consumers(consumers: Sequence[ConsumerFacts], count: int) -> Markup:
