@@ -118,8 +118,8 @@ MEMBERSHIP: Final = (
     Mutation(
         "who-recovers-applies-what-a-removed-region-sends",
         "crdtstream/region/holding.py",
-        "            or self.asks_members\n",
-        "",
+        "        return self.asks_members or not self._numbering.is_kept\n",
+        "        return not self._numbering.is_kept\n",
         (OF_PULL + "test_a_recovering_region_applies_nothing_before_all_members_have_answered",),
         "V10: a restored member takes effects beyond the cut from a region that was removed",
     ),
