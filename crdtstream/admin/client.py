@@ -21,7 +21,7 @@ CALL_SECONDS_MAX: Final = 5.0
 DECISION_SECONDS_MAX: Final = 30.0
 KEEPALIVE_MS: Final = 10_000
 # How long a failed call without a certificate may take to find out that the node speaks TLS.
-PROBE_SECONDS_MAX: Final = 1.0
+PROBE_SECONDS_MAX: Final = 5.0
 
 
 class AdminError(Exception):

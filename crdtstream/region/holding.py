@@ -13,7 +13,7 @@ from typing import Protocol
 
 from crdtstream.region.bootstrap import Bootstrap
 from crdtstream.region.checkpointing import Checkpointing
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.readiness import Readiness
 from crdtstream.region.repair import Repair

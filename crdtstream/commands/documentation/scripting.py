@@ -6,7 +6,7 @@ TEXT: Final = """
 EVAL script numkeys [key...] [arg...]
     since 2.6.0; flags noscript stale skip_monitor no_mandatory_keys movablekeys; here runs_script;
         keys 2# RW access update
-    Runs a script, if it is one of those known here: the lock scripts of redis-py and walrus.
+    Runs a script, if it is one of those known here: a lock's of redis-py or walrus, or RStream's.
     That of the script.
 
 EVALSHA sha1 numkeys [key...] [arg...]

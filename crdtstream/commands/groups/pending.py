@@ -4,10 +4,11 @@ Pending entries are local to a region.  One ID may be pending in several lanes; 
 names the ID acts on all of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from crdtstream.commands.arguments import (
     SYNTAX_ERROR,
@@ -20,8 +21,8 @@ from crdtstream.commands.arguments import (
     strict_ids,
 )
 from crdtstream.commands.lookup import group_or_error, group_or_none
-from crdtstream.commands.pending_rows import bulk, rows
-from crdtstream.commands.reply import CommandError, Null, Reply
+from crdtstream.commands.pending_rows import Row, bulk, rows
+from crdtstream.commands.reply import CommandError, Encoded, Null, Reply
 from crdtstream.core.effects import Ack, Release
 from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.pel_chunk import Alike, Nack
@@ -30,6 +31,8 @@ from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.replica import Replica
+
+EMPTY: Final = Encoded(b"*0\r\n")
 
 
 def xack(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -61,6 +64,22 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XPENDING key group [[IDLE ms] start end count [consumer]]: a summary, or entry by entry."""
     if len(argv) == 3:
         return _summary(group_or_error(replica, argv[1], argv[2])[1])
+    return _listed(replica, now, argv, _pending_facts)
+
+
+def pending_ids(replica: Replica, now: Millis, argv: list[bytes]) -> list[bytes]:
+    """The IDs that XPENDING lists with a start, an end and a count."""
+    listed = _listed(replica, now, argv, _only_the_id)
+    # *2  *1 $3 1-1  *1 $3 1-2
+    return listed.data.split(b"\r\n")[3::3]
+
+
+def _listed(
+    replica: Replica,
+    now: Millis,
+    argv: list[bytes],
+    facts: Callable[[Millis, int, Alike], Row | None],
+) -> Encoded:
     if not 6 <= len(argv) <= 9:
         raise CommandError(SYNTAX_ERROR)
     at = 3
@@ -76,15 +95,15 @@ def xpending(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     _, group = group_or_error(replica, argv[1], argv[2])
 
     if not count:
-        return []
+        return EMPTY
     if at + 3 < len(argv):
         consumer = group.consumers.get(argv[at + 3])
         if consumer is None:
-            return []
+            return EMPTY
         spans, merged = consumer.spans(start), partial(consumer.nacks, start)
     else:
         spans, merged = group.pending_spans(start), partial(group.pending_from, start)
-    return rows(spans, merged, partial(_pending_facts, now, min_idle), end=end, count=count)
+    return rows(spans, merged, partial(facts, now, min_idle), end=end, count=count)
 
 
 def _summary(group: Group) -> Reply:
@@ -103,7 +122,7 @@ def _summary(group: Group) -> Reply:
     return [total, format_id(lowest), format_id(highest), owners]
 
 
-def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes] | None:
+def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> Row | None:
     """An entry without an owner has no name and is -1 ms idle."""
     name, idle = b"", -1
     if alike.consumer is not None:
@@ -111,6 +130,10 @@ def _pending_facts(now: Millis, min_idle: int, alike: Alike) -> tuple[int, bytes
         if idle < min_idle:
             return None
     return 3, bulk(name) + b":%d\r\n:%d\r\n" % (idle, alike.delivery_count)
+
+
+def _only_the_id(now: Millis, min_idle: int, alike: Alike) -> Row | None:
+    return None if _pending_facts(now, min_idle, alike) is None else (0, b"")
 
 
 def is_idle(nack: Nack, now: Millis, min_idle_ms: int) -> bool:

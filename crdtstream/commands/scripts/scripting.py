@@ -19,8 +19,8 @@ NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
 SHA1_DIGITS: Final = 40
 UNKNOWN_SCRIPT: Final = (
     "ERR this script is not among those that run here: there is no Lua, only the scripts of "
-    "redis-py's Lock and of walrus's Lock and cas are known, by their SHA-1; do with MULTI and "
-    "WATCH what it does"
+    "redis-py's Lock, of walrus's Lock and cas and of Redisson's RStream are known, by their "
+    "SHA-1; do with MULTI and WATCH what it does"
 )
 
 HELP: Final = (
