@@ -31,8 +31,14 @@ from benchmarks.processes import (
 )
 from crdtstream import compiled
 from crdtstream.core.ids import RegionId
+from crdtstream.local_certificates import make_certificates, settings_of
 from crdtstream.local_regions import LocalRegions, Settings, node_by
-from crdtstream.settings import GRPC_PORT_BASE, HTTP_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings import (
+    DATABASE_ID_DEFAULT,
+    GRPC_PORT_BASE,
+    HTTP_PORT_BASE,
+    RESP_PORT_BASE,
+)
 
 TREE: Final = Path(__file__).resolve().parent.parent
 PORT_SHIFTS: Final = (0, GRPC_PORT_BASE - RESP_PORT_BASE, HTTP_PORT_BASE - RESP_PORT_BASE)
@@ -260,6 +266,7 @@ def regions(
     base_port: int | None = None,
     python: Path | None = None,
     is_pure: bool = False,
+    tls_links: bool = False,
 ) -> Starter:
     """Regions of crdtstream, of this tree or of another checkout.
 
@@ -268,6 +275,7 @@ def regions(
         base_port: None: any whose ports are free.
         python: None: the one that runs this.
         is_pure: run the sources, also where compiled code is there.
+        tls_links: they speak mutual TLS to each other; their ports for clients and pages do not.
     """
     # Without the second one the working directory would come first.
     environment = {"PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
@@ -282,13 +290,19 @@ def regions(
             folder,
             base_port=free_base_port(count) if base_port is None else base_port,
             settings=given,
+            settings_of=links_by_tls(count, folder) if tls_links else None,
             ways=ways,
             environment=environment,
             node=None if python is None else node_by(python),
         )
         try:
             local.start_all()
-            local.wait_until_healthy()
+            if tls_links:
+                # Their gRPC ports answer only who has a certificate.
+                for own in local.regions:
+                    wait_until(partial(is_ready, own.http_port), f"region {own.region} is ready")
+            else:
+                local.wait_until_healthy()
             system = System(
                 "crdtstream",
                 [own.resp_port for own in local.regions],
@@ -304,6 +318,20 @@ def regions(
             local.close()
 
     return start
+
+
+def links_by_tls(count: int, folder: Path) -> dict[RegionId, Settings]:
+    """Settings of each region, with certificates that are made in the folder."""
+    # Of another name than those by which all ports of local regions would speak TLS.
+    root, found = folder / "of-links", [RegionId(number) for number in range(1, count + 1)]
+    make_certificates(root, found, database_id=DATABASE_ID_DEFAULT, host=HOST)
+    return {region: {**settings_of(root, region), "tls_http": False} for region in found}
+
+
+def is_ready(http_port: int) -> bool:
+    """True if a node takes writes."""
+    with urllib.request.urlopen(f"http://{HOST}:{http_port}/readyz") as page:
+        return bool(page.status == 200)
 
 
 def free_base_port(count: int) -> int:

@@ -181,7 +181,9 @@ def pytest_report_header() -> list[str]:
     return [f"crdtstream: {compiled.how()}", seeds]
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.has_plugin("xdist"):
+        config.pluginmanager.register(dealing)
     # A shell that starts something in the background has it ignore Ctrl-C; programs that tests
     # start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -200,19 +202,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.user_properties.append(("hypothesis", "1"))
 
 
-def pytest_collection(session: pytest.Session) -> None:
-    """Have workers share the work of compiling all tests.
-
-    The tests and what they import stay until the end, so no collection of garbage looks at them.
-    """
+def pytest_collection() -> None:
+    """The tests and what they import stay until the end, so no collection of garbage looks at
+    them."""
     gc.disable()
-    config = session.config
-    if hasattr(config, "workerinput") and config.args == ["tests"]:
-        left_out = config.option.ignore or ()
-        found = (path.relative_to(ROOT) for path in (ROOT / "tests").glob("**/test_*.py"))
-        files = [path for path in found if not any(map(path.is_relative_to, left_out))]
-        number = int(config.workerinput["workerid"].removeprefix("gw"))
-        dealing.import_own_share(files, number, config.workerinput["workercount"])
 
 
 def pytest_collection_finish() -> None:
@@ -228,16 +221,12 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
     return pytest_timeout.pytest_timeout_set_timer(item, longer)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Files are dealt out whole; all that want Spark go to one worker."""
-    return dealing.scheduler(config, log)
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With workers, the longest tests begin first.  On compiled code, tests that are only for
-    the sources are left out.  A soak test takes as long as its many repetitions do.  All tests of
-    some folders are live, and may take longer."""
+    """Leave out tests that are only for the sources, on compiled code, and what options leave out.
+
+    A soak test takes as long as its many repetitions do.  All tests of some folders are live, and
+    may take longer.
+    """
     for item in items:
         is_live = item.path.parent in LIVE_FOLDERS
         if is_live:
@@ -256,8 +245,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("pure"):
                 item.add_marker(left_out)
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: dealing.rank(item.path.relative_to(ROOT)))
 
 
 # --- Ports ------------------------------------------------------------------------------------

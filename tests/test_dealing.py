@@ -28,8 +28,8 @@ DEALT = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 CONFTEST = """
 from tests import dealing
 
-def pytest_xdist_make_scheduler(config, log):
-    return dealing.scheduler(config, log)
+def pytest_configure(config):
+    config.pluginmanager.register(dealing)
 """
 # Each kind of test notes first that it runs.
 TEST = """
@@ -38,7 +38,11 @@ def test_{name}():
         journal.write({nodeid!r} + "\\n")
     {body}
 """
-HEAD = "import os, threading\n"
+HEAD = """
+import os, threading
+with open({imported!r}, "a") as journal:
+    journal.write({name!r} + "\\n")
+"""
 BODIES = {
     "passes": "pass",
     "exits": "os._exit(1)",
@@ -49,6 +53,7 @@ DIES = frozenset({"exits", "hangs"})
 # Tests of one file by their kind, in their order.
 File = Sequence[str]
 THREE = ("passes",) * 3
+RESULTS = frozenset({"PASSED", "FAILED", "ERROR"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +61,33 @@ class Outcome:
     """Tests of a run, as it reports them.
 
     Attributes:
+        imported: how often each file was imported.
         ran: how often each test began.
         reported: result and test, one for each line of the summary.
     """
 
     status: int
+    imported: Counter[str]
     ran: Counter[str]
     reported: Counter[tuple[str, str]]
     printed: str
 
 
-def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]]:
-    """Run these files; returns with the outcome the kind of each test."""
-    journal = folder / "journal"
+def run(
+    folder: Path, files: Iterable[File], *options: str, others: Mapping[str, str] | None = None
+) -> tuple[Outcome, Mapping[str, str]]:
+    """Run these files, and others by name and text; returns with it the kind of each test."""
+    journal, imported = folder / "journal", folder / "imported"
     journal.touch()
+    imported.touch()
+    for other, text in (others or {}).items():
+        (folder / other).write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\ntimeout = 5\ntimeout_method = thread\n")
     (folder / "conftest.py").write_text(CONFTEST)
     kinds = {}
     for number, file in enumerate(files):
         name = f"test_{number:02}.py"
-        text = HEAD
+        text = HEAD.format(imported=str(imported), name=name)
         for at, kind in enumerate(file):
             nodeid = f"{name}::test_{at}"
             kinds[nodeid] = kind
@@ -84,7 +96,7 @@ def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]
     # The run is its own, also where a worker of another run starts it.
     environment = {name: own for name, own in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-rA", *PLUGINS, *DEALT],
+        [sys.executable, "-m", "pytest", "-rA", *PLUGINS, *DEALT, *options],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdout=subprocess.PIPE,
@@ -94,11 +106,10 @@ def run(folder: Path, files: Iterable[File]) -> tuple[Outcome, Mapping[str, str]
         check=False,
     )
     lines = [line.split() for line in done.stdout.splitlines()]
-    reported = Counter(
-        (words[0], words[1]) for words in lines if words and words[0] in ("PASSED", "FAILED")
-    )
+    reported = Counter((words[0], words[1]) for words in lines if words and words[0] in RESULTS)
     ran = Counter(journal.read_text().split())
-    return Outcome(done.returncode, ran, reported, done.stdout), kinds
+    begun = Counter(imported.read_text().split())
+    return Outcome(done.returncode, begun, ran, reported, done.stdout), kinds
 
 
 @pytest.mark.parametrize(
@@ -137,6 +148,45 @@ def test_a_run_whose_workers_die_again_and_again_ends(tmp_path: Path) -> None:
     assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
     assert "maximum crashed workers reached: 8" in outcome.printed
     assert set(outcome.ran.values()) == {1}
+
+
+def test_each_file_is_imported_by_one_worker(tmp_path: Path) -> None:
+    outcome, kinds = run(tmp_path, [THREE] * 10)
+    assert outcome.status == pytest.ExitCode.OK, outcome.printed
+    assert outcome.imported == Counter({test.partition("::")[0] for test in kinds})
+    assert "[100%]" in outcome.printed
+
+
+def test_options_choose_among_the_tests_of_files(tmp_path: Path) -> None:
+    outcome, kinds = run(tmp_path, [THREE, ("passes",), THREE], "-k", "test_1 or test_2")
+    assert outcome.status == pytest.ExitCode.OK, outcome.printed
+    assert outcome.ran == Counter(test for test in kinds if not test.endswith("_0"))
+
+
+def test_tests_that_are_named_run_alone(tmp_path: Path) -> None:
+    names = ("test_00.py::test_2", "test_01.py::test_0")
+    outcome, _ = run(tmp_path, [THREE, THREE], *names)
+    assert outcome.status == pytest.ExitCode.OK, outcome.printed
+    assert outcome.ran == Counter(names)
+
+
+def test_a_run_without_a_test_says_so(tmp_path: Path) -> None:
+    outcome, _ = run(tmp_path, [THREE, THREE], "-k", "no_such_test")
+    assert outcome.status == pytest.ExitCode.NO_TESTS_COLLECTED, outcome.printed
+
+
+@pytest.mark.parametrize(
+    ("text", "result"), [("import no_such_module", "ERROR"), ("import os; os._exit(1)", "FAILED")]
+)
+def test_a_file_that_cannot_be_imported_fails_once_and_all_others_run(
+    tmp_path: Path, text: str, result: str
+) -> None:
+    outcome, kinds = run(tmp_path, [THREE] * 4, others={"test_broken.py": text})
+    assert outcome.status == pytest.ExitCode.TESTS_FAILED, outcome.printed
+    assert outcome.ran == Counter(kinds.keys())
+    assert outcome.reported == Counter(
+        [*(("PASSED", test) for test in kinds), (result, "test_broken.py")]
+    )
 
 
 class Dead:

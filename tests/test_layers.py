@@ -246,14 +246,14 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "region": (
         *("limits", "histogram", "peers", "answering", "beginning", "durability", "events"),
         "deadlines",
-        *("surroundings", "fetching", "pins", "repair", "bootstrap_bounds"),
+        *("fetching", "pins", "repair", "bootstrap_bounds"),
         *("freshness", "knowledge", "lag", "readiness", "retention"),
-        *("ready", "tick", "folder_share", "wishes", "outstanding"),
+        *("ready", "tick", "folder_share", "outstanding"),
         # Parts that post events.
-        *("bidding", "bootstrap", "checkpointing", "cuts", "histories", "peer_runs", "write_gate"),
+        *("bidding", "bootstrap", "checkpointing", "histories", "peer_runs", "write_gate"),
         *("clients", "wait", "client_table", "runtime", "ground"),
         *("cold_reads", "room", "staleness", "client_side", "storage"),
-        *("known_members", "numbering", "sealing", "membership"),
+        *("members", "numbering"),
         *("holding", "stability", "catching_up", "opening", "participation", "others"),
         *("links", "region", "tuning"),
     ),

@@ -1,5 +1,6 @@
 """Shards of long tests: a change runs those that it concerns, and no long test is in none."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,22 @@ def test_the_hash_follows_the_files_of_a_shard(shards: Any, tmp_path: Path) -> N
     assert shards.hash_of(tmp_path, ["one"]) == found
     (tmp_path / "one").write_text("second")
     assert shards.hash_of(tmp_path, ["one"]) != found
+
+
+@pytest.mark.parametrize(
+    ("passed", "files", "expected"), [(True, "", True), (False, "", False), (True, "other", False)]
+)
+def test_a_shard_that_passed_with_the_same_files_does_not_run_again(
+    shards: Any, tmp_path: Path, passed: bool, files: str, expected: bool
+) -> None:
+    subprocess.run(["/usr/bin/env", "git", "init", "--quiet", tmp_path], check=True)
+    shard = shards.SHARDS[0]
+    assert not shards.has_passed(tmp_path, shard)
+    report = tmp_path / "ci-report" / f"long-{shard.name}.json"
+    report.parent.mkdir()
+    found = files or shards.hash_of(tmp_path, [*shards.ALWAYS, *shard.paths])
+    report.write_text(json.dumps({"passed": passed, "files": found}))
+    assert shards.has_passed(tmp_path, shard) is expected
 
 
 def test_durations_are_those_of_the_last_run_of_each_test(shards: Any, tmp_path: Path) -> None:

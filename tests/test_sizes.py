@@ -21,7 +21,8 @@ NO_SIZES = {
         core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.comparing._SLOT_SHIFT
         store.staging.ALL_OWNERS core.whole.digest.DIGEST_BYTES
         core.bids.RUN_ID_MAX core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES
-        core.incarnations.NUMBER_MAX region.membership.RECENT_MAX region.numbering.TOLD_BEGINS_MAX
+        core.incarnations.NUMBER_MAX region.members.membership.RECENT_MAX
+        region.numbering.TOLD_BEGINS_MAX
         core.fields.FIELDS_BYTES_MIN
         core.groups.pel_chunk._ID_BYTES core.groups.pel_keys.KEY_SEQ_BITS
         core.groups.pel_keys.KEY_SEQ_END core.groups.pel_keys._KEY_SEQ_MASK

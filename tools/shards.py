@@ -9,8 +9,8 @@ Usage:
     python3 tools/shards.py --durations        write how long each long test took to DURATIONS
 
 Each shard writes ``ci-report/long-NAME.json``: its result and time, the tests that failed or are
-flaky, and a hash of the tracked files on which it depends.  A later run whose files have the same
-hash would ask the same.
+flaky, and a hash of the tracked files on which it depends.  A shard that has passed with the same
+hash would ask the same, and runs again only if it is named.
 
 Exit status: 0 all passed; else that of the first shard that failed (see ``SHARDS``).
 """
@@ -121,6 +121,12 @@ def main() -> int:
     if not chosen:
         print("the change concerns no shard; --all runs them all")
         return 0
+    if not options.names:
+        passed = [shard.name for shard in chosen if has_passed(ROOT, shard)]
+        print(f"passed already, with the same files: {', '.join(passed) or 'none'}")
+        chosen = [shard for shard in chosen if shard.name not in passed]
+    if not chosen:
+        return 0
     print(f"shards: {', '.join(shard.name for shard in chosen)}", flush=True)
     (ROOT / gate.REPORTS).mkdir(exist_ok=True)
     outcomes = [gate.run_step(ROOT, gate.PROGRAMS)]
@@ -167,6 +173,19 @@ def concerns(touched: Iterable[str], shard: Shard) -> bool:
     return any(Path(name).is_relative_to(root) for name in touched for root in roots)
 
 
+def has_passed(root: Path, shard: Shard) -> bool:
+    """True if a shard's last run passed, and its files are the same."""
+    path = _report_of(root, shard)
+    if not path.is_file():
+        return False
+    facts = json.loads(path.read_text())
+    return facts["passed"] is True and facts["files"] == hash_of(root, (*ALWAYS, *shard.paths))
+
+
+def _report_of(root: Path, shard: Shard) -> Path:
+    return root / gate.REPORTS / f"long-{shard.name}.json"
+
+
 def _write_report(shard: Shard, outcome: Outcome) -> None:
     report = outcome.report
     facts = {
@@ -180,8 +199,7 @@ def _write_report(shard: Shard, outcome: Outcome) -> None:
         "flaky": list(outcome.flaky),
         "files": hash_of(ROOT, (*ALWAYS, *shard.paths)),
     }
-    path = ROOT / gate.REPORTS / f"long-{shard.name}.json"
-    path.write_text(json.dumps(facts, indent=2) + "\n")
+    _report_of(ROOT, shard).write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def write_durations(root: Path) -> None:

@@ -19,7 +19,7 @@ from crdtstream.access.methods import Context
 from crdtstream.certificates.certificate import Certificate, parse_certificates
 from crdtstream.certificates.chain import time_text
 from crdtstream.certificates.errors import CertificateError
-from crdtstream.certificates.names import Holder
+from crdtstream.certificates.names import Holder, Role
 from crdtstream.certificates.watching import Certificates
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Seconds
@@ -155,15 +155,22 @@ def shown_certificate(auth_context: Mapping[str, Iterable[bytes]]) -> Certificat
     """The certificate of a connection.
 
     Raises:
-        CallerError: there is none, or it cannot be read.
+        CallerError: there is none, it cannot be read, or it is for the port of Redis clients alone.
     """
     found = list(auth_context.get(PEM_KEY) or ())
     if len(found) != 1:
         raise CallerError("it shows no certificate")
     try:
-        return _parsed(found[0])
+        certificate = _parsed(found[0])
     except CertificateError as error:
         raise CallerError(f"its certificate cannot be read: {error}") from error
+    holder = certificate.holder
+    if holder is not None and holder.role is Role.CLIENT:
+        raise CallerError(
+            f"its certificate is of {holder.title}, for the port of Redis clients alone; show that"
+            " of an operator or reader"
+        )
+    return certificate
 
 
 @lru_cache(maxsize=128)

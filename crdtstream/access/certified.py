@@ -11,7 +11,9 @@ only when its caller may call.
     Admin                              an operator                     yes
     Query                              an operator, a reader           yes
     Reflection                         an operator                     yes
-    Health                             any of this database            no need
+    Health                             any of these                    no need
+
+A client's certificate is for the port of Redis clients, and refused here.
 
 A region's services compare the region of the certificate with the one that the message names, and
 know who is a member; see ``check_region`` in ``callers.py``.

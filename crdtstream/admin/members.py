@@ -22,7 +22,7 @@ from crdtstream.core.membership.members import Member, Members, Status, apply
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine.engine import Engine
-from crdtstream.region.wishes import Make
+from crdtstream.region.members.wishes import Make
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import check_is_there
 from crdtstream.settings import NodeSettings

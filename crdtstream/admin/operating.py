@@ -16,7 +16,7 @@ from crdtstream.admin.tunables import Tunables, TuneError, TuneNotKnownError
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import MembersError
 from crdtstream.engine.engine import Engine
-from crdtstream.region.wishes import UndecidedError
+from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb

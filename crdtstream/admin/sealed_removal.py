@@ -18,8 +18,8 @@ from crdtstream.core.member_changes import Adopt, MembersError, Removal, Remove
 from crdtstream.core.membership.members import Members, Status, apply
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
-from crdtstream.region.sealing import LEASE_MS
-from crdtstream.region.wishes import UndecidedError
+from crdtstream.region.members.sealing import LEASE_MS
+from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import sealed
 from crdtstream.settings import NodeSettings

@@ -39,8 +39,8 @@ from crdtstream.passwords import password_mark
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
+from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.region.retention import Keeping
-from crdtstream.region.wishes import UndecidedError
 from crdtstream.settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb

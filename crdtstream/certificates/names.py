@@ -1,6 +1,7 @@
 """Names that a certificate carries: the one that it is for, in a URI and, for a region, in DNS.
 
-    URI   spiffe://crdtstream.internal/crdtstream/crdb/region/1       …/operator/alice, …/query/etl
+    URI   spiffe://crdtstream.internal/crdtstream/crdb/region/1       …/operator/alice, …/query/etl,
+          …/client/app
     DNS   region-1.crdb.crdtstream                                    regions only
 
 The URI says exactly which holder it is: servers read it from their client's certificate.  The DNS
@@ -33,21 +34,25 @@ _PERSON: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
 _NUMBER: Final = r"[1-9][0-9]{0,3}"
 _URI: Final = re.compile(
     rf"spiffe://(?P<trust_domain>{_LABELS})/{DOMAIN}/(?P<database_id>{_LABELS})"
-    rf"/(?P<role>region|operator|query)/(?P<name>{_PERSON})"
+    rf"/(?P<role>region|operator|query|client)/(?P<name>{_PERSON})"
 )
 
 
 class Role(Enum):
-    """The kinds of holders; values as in the URI."""
+    """The kinds of holders; values as in the URI.
+
+    A client speaks Redis's protocol, and may make no call of gRPC.
+    """
 
     REGION = "region"
     OPERATOR = "operator"
     QUERY = "query"
+    CLIENT = "client"
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A region, operator or reader of one database: the one that a certificate is for.
+    """A region, operator, reader or client of one database: the one that a certificate is for.
 
     Attributes:
         trust_domain: of the authority; two organisations have different ones (SPIFFE).
@@ -72,13 +77,13 @@ class Holder:
                 )
         elif not re.fullmatch(_PERSON, self.name):
             raise CertificateError(
-                f"{self.name!r} is no name of an operator or reader; use 1 to 63 letters, digits,"
-                " - and _, a letter or digit first"
+                f"{self.name!r} is no name of an operator, reader or client; use 1 to 63 letters,"
+                " digits, - and _, a letter or digit first"
             )
 
     @property
     def region(self) -> RegionId | None:
-        """The region's number; None for operators and readers."""
+        """The region's number; None for all others."""
         return RegionId(int(self.name)) if self.role is Role.REGION else None
 
     @property
@@ -89,7 +94,7 @@ class Holder:
 
     @property
     def dns_name(self) -> str | None:
-        """A region's DNS name; None for operators and readers, which serve nobody."""
+        """A region's DNS name; None for all others, which serve nobody."""
         region = self.region
         return None if region is None else region_dns_name(self.database_id, region)
 

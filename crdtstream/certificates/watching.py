@@ -59,8 +59,8 @@ class Certificates:
         self.paths = paths
         self._wanted = wanted
         self._stamped = stamped
-        # One look at a time.
-        self._looking = asyncio.Lock()
+        # One at a time.
+        self._reading = asyncio.Lock()
 
     @classmethod
     async def open(cls, paths: Paths, wanted: Wanted | None) -> Self:
@@ -79,7 +79,11 @@ class Certificates:
         """Watch the files until cancelled."""
         while True:
             await asyncio.sleep(POLL_SECONDS.value * (1 - STILL_PART))
-            await self._look(asked=False)
+            paths = self.paths
+            stamped = await self._when_still(paths)
+            async with self._reading:
+                if stamped != self._stamped or self.fault is not None:
+                    await self._read(paths, stamped)
 
     async def reload_at(self, asked: asyncio.Event) -> None:
         """Read the files whenever the event is set, also if it was set before; until cancelled."""
@@ -94,7 +98,9 @@ class Certificates:
         Returns:
             Why they are not used; None: they are.
         """
-        await self._look(asked=True)
+        async with self._reading:
+            paths = self.paths
+            await self._read(paths, await asyncio.to_thread(Stamped.of, paths))
         return self.fault
 
     def tried(self, paths: Paths) -> tuple[CertificateSet, Callable[[], None]]:
@@ -139,35 +145,35 @@ class Certificates:
             return f"the certificate expires at {time_text(self.current.not_after)}; replace it"
         return None
 
-    async def _look(self, *, asked: bool) -> None:
-        async with self._looking:
-            paths = self.paths
-            stamped = await asyncio.to_thread(Stamped.of, paths)
-            if stamped == self._stamped and self.fault is None and not asked:
-                return
-            if stamped != self._stamped and not asked:
-                stamped = await self._when_still(paths, stamped)
-            fault: str | None = None
-            try:
-                found, read = await asyncio.to_thread(read_set, paths, self._wanted, _now())
-            except CertificateError as error:
-                fault = str(error)
-            if self.paths != paths:
-                # Other files were named meanwhile.
-                return
-            if fault is not None:
-                self._refuse(fault, stamped)
-            else:
-                self._take(found, read)
+    async def _when_still(self, paths: Paths) -> Stamped:
+        """Wait until changed files stay the same; returns their stamps then.
 
-    async def _when_still(self, paths: Paths, stamped: Stamped) -> Stamped:
-        """Wait until the files stay the same; returns their stamps then."""
+        Nothing is locked meanwhile: if an operator asks, they are read at once.
+        """
+        stamped = await asyncio.to_thread(Stamped.of, paths)
+        if stamped == self._stamped:
+            return stamped
         for _ in range(STILL_LOOKS_MAX):
             await asyncio.sleep(POLL_SECONDS.value * STILL_PART)
             before, stamped = stamped, await asyncio.to_thread(Stamped.of, paths)
             if stamped == before:
                 break
         return stamped
+
+    async def _read(self, paths: Paths, stamped: Stamped) -> None:
+        """Read the files, and use them if they are good."""
+        fault: str | None = None
+        try:
+            found, read = await asyncio.to_thread(read_set, paths, self._wanted, _now())
+        except CertificateError as error:
+            fault = str(error)
+        if self.paths != paths:
+            # Other files were named meanwhile.
+            return
+        if fault is not None:
+            self._refuse(fault, stamped)
+        else:
+            self._take(found, read)
 
     def _refuse(self, reason: str, stamped: Stamped) -> None:
         is_known = self.fault is not None and stamped == self._stamped

@@ -44,7 +44,7 @@ from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.settings import DATABASE_ID_DEFAULT
 
 app = typer.Typer(
-    help="Certificates of regions, operators and readers; a development authority.",
+    help="Certificates of regions, operators, readers and clients; a development authority.",
     no_args_is_help=True,
 )
 
@@ -75,7 +75,7 @@ def init(
 ) -> None:
     """Make a development authority, which issues the certificates of one database.
 
-    DIR gets ca.pem, which every node, operator and reader needs, and ca-key.pem, which stays here:
+    DIR gets ca.pem, which every holder of a certificate needs, and ca-key.pem, which stays here:
     a program that has it can pose as every region. Nothing is overwritten.
 
     The authority may issue only for names within .crdtstream, localhost, the trust domain, and the
@@ -104,7 +104,7 @@ def init(
         write_folder(folder, files)
     except CertificateError as error:
         fail(error)
-    typer.echo(f"{folder / CA_CERTIFICATE}: give it to every node, operator and reader")
+    typer.echo(f"{folder / CA_CERTIFICATE}: give it to every holder of a certificate")
     typer.echo(f"{folder / CA_KEY}: keep it here, it can make a certificate of any region")
     typer.echo(f"database {database_id}, trust domain {trust_domain}")
     typer.echo(f"valid until {time_text(authority.certificate.not_after)}")
@@ -118,7 +118,9 @@ def issue_command(
     role: Annotated[
         Role,
         typer.Argument(
-            metavar="ROLE", help="A query certificate is for programs that read regions in bulk."
+            metavar="ROLE",
+            help="A client speaks Redis's protocol; a query certificate is for programs that read"
+            " regions in bulk.",
         ),
     ],
     name: Annotated[
@@ -152,7 +154,7 @@ def issue_command(
         ),
     ] = None,
 ) -> None:
-    """Issue a certificate of a region, an operator or a reader.
+    """Issue a certificate of a region, an operator, a reader or a client.
 
     The folder gets cert.pem, key.pem (for its owner only) and the authority's ca.pem: all that the
     holder needs. They appear together or not at all, and nothing is overwritten: to replace
@@ -235,8 +237,7 @@ def check_command(
     """Check that a node can use a certificate and its key, whichever authority issued it.
 
     The key must fit and must not be open to others, a valid chain must lead to the CA file, and
-    the names and usages must be those of one region, operator or reader. Each finding is a line
-    that says what to do.
+    the names and usages must be those of one holder. Each finding is a line that says what to do.
 
     Example: crdtstream certs check cert.pem --key key.pem --ca ca.pem --region 1
 

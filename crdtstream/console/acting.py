@@ -38,13 +38,14 @@ from crdtstream.console.actions import (
 )
 from crdtstream.console.asked import QUERY_BYTES_MAX, AskedForError, no_right_to_act
 from crdtstream.console.guard import STILL_MAY, rights_of
-from crdtstream.console.outcomes import Outcome, Outcomes, OutcomesFullError, Secret, State
+from crdtstream.console.outcomes import Joining, Outcome, Outcomes, OutcomesFullError, Secret, State
 from crdtstream.console.parts import ConsoleParts
 from crdtstream.console.plans import Planner
 from crdtstream.console.proofs import ProofError, Proofs
 from crdtstream.core.size import Seconds, Size
 from crdtstream.http.guard import verdict_of
 from crdtstream.page.markup import Child
+from crdtstream.v1 import admin_pb2 as pb
 
 FORM_BYTES_MAX: Final = Size(4_096, least=1)
 FORM_SECONDS_MAX: Final = Seconds(10.0, least=0.01)
@@ -95,7 +96,9 @@ class Acting:
         await self._require_right(request, action)
         plan = await self._planner.plan(action)
         proof = self._proofs.make(_user(request), _proven(action), _now())
-        return self._still(title_of(action), action_pages.asks(action, plan, proof), _tab(action))
+        return self._still(
+            title_of(action), action_pages.asks(action, plan, proof), _tab(back_of(action))
+        )
 
     def _is_paused(self, given: Given) -> bool:
         action = _action("pause", given)
@@ -219,7 +222,20 @@ class Acting:
                 "This node knows no action of this user by that number.",
                 "Outcomes are kept for a while, until the node restarts; its log has them all.",
             )
-        return self._still("Outcome", action_pages.outcome(found), "")
+        joining = None if found.secret is None else self._joining(found.secret.region)
+        return self._still("Outcome", action_pages.outcome(found, joining), _tab(found.back))
+
+    def _joining(self, region: int) -> Joining:
+        """The state of an added region."""
+        statuses = pb.MemberStatus.Status
+        known = {one.region: one.status for one in self._parts.members().members}
+        match known.get(region, statuses.JOINING):
+            case statuses.JOINING:
+                return Joining.AWAITED
+            case statuses.REMOVED:
+                return Joining.REMOVED
+            case _:
+                return Joining.JOINED
 
     # --- Rights -------------------------------------------------------------------------------
 
@@ -357,10 +373,10 @@ def _values_told(action: Action) -> str:
     return " ".join(shown[:VALUES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def _tab(action: Action) -> str:
-    return {"/": "Overview", "/console/node": "Node", "/console/members": "Members"}.get(
-        back_of(action), "Streams"
-    )
+def _tab(back: str) -> str:
+    """The tab of an action that leads back to this page."""
+    tabs = {"/": "Overview", "/console/node": "Node", "/console/members": "Members"}
+    return tabs.get(back, "Streams")
 
 
 def _now() -> float:

@@ -25,7 +25,7 @@ from crdtstream.console.actions import (
     values_of,
 )
 from crdtstream.console.layout import problem, section
-from crdtstream.console.outcomes import Outcome, Secret, State
+from crdtstream.console.outcomes import Joining, Outcome, Secret, State
 from crdtstream.console.plans import Plan
 from crdtstream.page.markup import Child, Markup, element
 
@@ -151,20 +151,32 @@ def asks_for_value(
         section(
             "New value",
             element("p", _must_be(parameter, allowed), id="allowed") if not is_choice else None,
-            element(
-                "form",
+            _form(
+                "tune",
+                "/console/node",
                 packed([("parameter", parameter)]),
                 element("label", f"{parameter} in this region", for_="value"),
                 field,
-                element("button", "Go on", type="submit"),
-                element("a", "Change nothing", href="/console/node"),
-                method="get",
-                action=f"{ACT}tune",
-                class_="decide",
             ),
             note="The next page says what it does, and asks.",
         )
     ]
+
+
+def _form(name: str, back: str, *fields: Child) -> Markup:
+    """A form for the values of an action, whose next page asks; labels and fields take turns."""
+    return element(
+        "form",
+        element("div", *fields, class_="fields-asked"),
+        element(
+            "div",
+            element("button", "Go on", type="submit"),
+            element("a", "Change nothing", href=back),
+            class_="decide",
+        ),
+        method="get",
+        action=f"{ACT}{name}",
+    )
 
 
 def asks_for_region() -> list[Child]:
@@ -178,8 +190,9 @@ def asks_for_region() -> list[Child]:
     return [
         section(
             "New region",
-            element(
-                "form",
+            _form(
+                "add",
+                "/console/members",
                 [
                     (
                         element("label", label, for_=name),
@@ -196,11 +209,6 @@ def asks_for_region() -> list[Child]:
                     )
                     for name, label, example, is_required in fields
                 ],
-                element("button", "Go on", type="submit"),
-                element("a", "Change nothing", href="/console/members"),
-                method="get",
-                action=f"{ACT}add",
-                class_="decide",
             ),
             note="The next page says what happens, and asks.",
         )
@@ -213,8 +221,9 @@ def asks_for_consumer(key: bytes, group: bytes, ids: Sequence[bytes]) -> list[Ch
     return [
         section(
             "New consumer",
-            element(
-                "form",
+            _form(
+                "claim",
+                pending_path(key, group),
                 packed(values),
                 element("label", "Consumer", for_="consumer"),
                 element(
@@ -239,11 +248,6 @@ def asks_for_consumer(key: bytes, group: bytes, ids: Sequence[bytes]) -> list[Ch
                     value=str(IDLE_MS_DEFAULT),
                     autocomplete="off",
                 ),
-                element("button", "Go on", type="submit"),
-                element("a", "Change nothing", href=pending_path(key, group)),
-                method="get",
-                action=f"{ACT}claim",
-                class_="decide",
             ),
             note=f"{words.number_of(len(ids), 'entry', 'entries')} of group"
             f" {words.name(group)}. An entry that its consumer touched since is not taken from it."
@@ -262,9 +266,14 @@ def consumers_offered(names: Iterable[bytes]) -> Markup:
 # --- Behind ---------------------------------------------------------------------------------------
 
 
-def outcome(found: Outcome) -> list[Child]:
-    """The outcome of an action, as far as it has one."""
-    state = found.state.value
+def outcome(found: Outcome, joining: Joining | None) -> list[Child]:
+    """The outcome of an action, as far as it has one.
+
+    Args:
+        joining: of the region that was added; None: none was.
+    """
+    state, secret = found.state.value, found.secret
+    is_followed = found.state is State.RUNNING or joining is Joining.AWAITED
     return [
         section(
             found.title,
@@ -272,6 +281,8 @@ def outcome(found: Outcome) -> list[Child]:
                 "div",
                 element("p", element("span", state, class_="state", data_state=state)),
                 element("ul", [element("li", line) for line in found.lines], class_="sentences"),
+                None if joining is None else element("p", joining.value),
+                None if secret is None or joining is not Joining.AWAITED else _secret(secret),
                 element(
                     "p",
                     element("a", "Reload this page", href=f"{OUTCOME}{found.number}"),
@@ -279,9 +290,9 @@ def outcome(found: Outcome) -> list[Child]:
                 )
                 if found.state is State.RUNNING
                 else None,
-                _secret(found.secret) if found.secret is not None else None,
                 role="status",
                 data_outcome=state,
+                data_followed="" if is_followed else None,
             ),
         ),
         element("p", element("a", "Back", href=found.back)),

@@ -123,11 +123,12 @@ def _of_link(link: LinkView) -> Iterator[tuple[str, str]]:
     yield f"{name}.state", link.state
     yield f"{name}.action", "Resume…" if link.state == "paused" else "Pause…"
     if status is None:
-        for figure in ("lag", "p99", "behind", "rate", "bytes"):
+        for figure in ("lag", "label", "p99", "behind", "rate", "bytes"):
             yield f"{name}.{figure}", words.UNKNOWN
         yield f"{name}.note", f"region {link.to} does not report it"
         return
     yield f"{name}.lag", words.duration(link.lag_ms)
+    yield f"{name}.label", words.in_one_unit(link.lag_ms)
     yield f"{name}.p99", words.duration(status.lag_ms_p99)
     yield f"{name}.behind", words.count(status.lag_effects)
     yield f"{name}.rate", words.rate(link.effects_rate)

@@ -91,7 +91,8 @@ class ConsoleGuard:
 
     async def _judged(self, scope: Scope) -> ASGIApp:
         request = Request(scope)
-        if scope["path"].startswith(OPEN):
+        # OPTIONS shows nothing and changes nothing; load balancers ask it, without a name.
+        if scope["path"].startswith(OPEN) or scope["method"] == "OPTIONS":
             return self._app
         refused = refusal_of(request, self._names if self._is_local else None)
         if refused is not None:

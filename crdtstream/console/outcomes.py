@@ -29,15 +29,25 @@ class State(Enum):
     UNKNOWN = "not known"
 
 
+class Joining(Enum):
+    """State of a region that was added; the value is shown."""
+
+    AWAITED = "Its node has not joined yet. This page follows it, and so does Members."
+    JOINED = "Its node has joined. The token is of no more use."
+    REMOVED = "It was removed again. The token is of no more use."
+
+
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Part of an outcome that its user sees, and no log has.
 
     Attributes:
+        region: joins with it.
         about: a sentence in front of ``text``.
         then: a sentence in front of ``command``, which is no secret.
     """
 
+    region: int
     about: str
     text: str = field(repr=False)
     then: str

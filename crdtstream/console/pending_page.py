@@ -81,40 +81,67 @@ def pending(
         else section(
             "Progress in all regions",
             _progress(progress),
-            note="What each region has delivered of each lane, and has pending there.",
+            note="What each region has still to deliver, and has pending with its consumers.",
         ),
     ]
 
 
 def _progress(progress: Mapping[int, pb.GroupProgress | str]) -> Markup:
-    columns = [
+    regions = [
         Column("region"),
         Column("consumers", "number"),
         Column("to deliver", "number"),
+        Column("pending", "number"),
+    ]
+    lanes = [
+        Column("region"),
         Column("lane"),
         Column("delivered up to", "number"),
         Column("acknowledged up to", "number"),
         Column("pending", "number"),
     ]
-    rows: list[Sequence[Child]] = []
-    unknown = []
-    for region, found in sorted(progress.items()):
-        if isinstance(found, str):
-            unknown.append(element("p", f"Region {region} is not known: {found}.", class_="quiet"))
-            continue
-        rows += (
-            (
-                region_mark(region),
-                words.count(found.consumers),
-                words.count(found.undelivered),
-                region_mark(lane.lane),
-                element("code", lane.delivered.decode()),
-                element("code", lane.acknowledged.decode()),
-                words.count(lane.pending),
-            )
-            for lane in found.lanes
-        )
-    return element("div", table("Progress", columns, rows), unknown)
+    found = sorted((one, of) for one, of in progress.items() if isinstance(of, pb.GroupProgress))
+    unknown = sorted((one, why) for one, why in progress.items() if isinstance(why, str))
+    return element(
+        "div",
+        table(
+            "Progress of the regions",
+            regions,
+            [
+                (
+                    region_mark(region),
+                    words.count(of.consumers),
+                    words.count(of.undelivered),
+                    words.count(sum(lane.pending for lane in of.lanes)),
+                )
+                for region, of in found
+            ],
+        ),
+        element("h3", "In each lane"),
+        table(
+            "Progress in the lanes",
+            lanes,
+            [
+                (
+                    region_mark(region),
+                    region_mark(lane.lane),
+                    _id(lane.delivered),
+                    _id(lane.acknowledged),
+                    words.count(lane.pending),
+                )
+                for region, of in found
+                for lane in of.lanes
+            ],
+        ),
+        [
+            element("p", f"Region {region} is not known: {why}.", class_="quiet")
+            for region, why in unknown
+        ],
+    )
+
+
+def _id(text: bytes) -> Child:
+    return words.UNKNOWN if text == format_id(ID_MIN) else element("code", text.decode())
 
 
 def _consumers(consumers: Sequence[ConsumerFacts], count: int) -> Markup:

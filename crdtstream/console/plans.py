@@ -104,6 +104,7 @@ class Planner:
                 secret = secrets.token_bytes(TOKEN_BYTES)
                 added = await self._operating.add(_new(action, secret, self._engine.now()))
                 yield Secret(
+                    added,
                     f"The token with which its node joins, good for {TOKEN_HOURS} hours. Save it on"
                     f" the machine of region {added} as region-{added}.token, for its user alone:",
                     secret.hex(),

@@ -11,16 +11,16 @@ A right is named by the command that shows the same: XINFO STREAM, XRANGE, CRDT.
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.access.rights import Rights
+from crdtstream.admin.group_progress import LaneOfGroup, lanes_of
 from crdtstream.commands.beyond_redis.provenance import crdt_why
 from crdtstream.commands.glob import compile_glob
 from crdtstream.commands.groups.delivery import undelivered_count
 from crdtstream.commands.reply import RespMap
-from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, format_id, id_ms
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
@@ -93,21 +93,6 @@ class KeyPage:
     cursor: int
     looked_at: int
     hidden: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaneOfGroup:
-    """A group's progress in one lane, in this region.
-
-    Attributes:
-        delivered: up to where it was delivered here; frontier: up to where all is acknowledged.
-        pending: entries delivered here and not acknowledged.
-    """
-
-    region: RegionId
-    delivered: StreamId
-    frontier: StreamId
-    pending: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,22 +250,10 @@ def group_facts(region: RegionId, stream: Stream) -> list[GroupFacts]:
             undelivered_count(region, stream, group),
             group.mode.mode.value,
             group.home,
-            tuple(_lanes_of(group, stream)),
+            tuple(lanes_of(group, stream)),
         )
         for name, group in sorted(stream.groups.items())[:GROUPS_SHOWN]
     ]
-
-
-def _lanes_of(group: Group, stream: Stream) -> Iterator[LaneOfGroup]:
-    for region in stream.lanes:
-        progress = group.lanes.get(region)
-        start = group.start_of(region)
-        yield LaneOfGroup(
-            region,
-            start if progress is None else progress.last_delivered,
-            group.frontier(region),
-            0 if progress is None else len(progress.pel),
-        )
 
 
 def read_entries(stream: Stream, *, up_to: StreamId) -> EntryPage:

@@ -79,6 +79,11 @@ def duration(ms: float) -> str:
     raise AssertionError("a minute and more has a unit")
 
 
+def in_one_unit(ms: float) -> str:
+    """``3 min``: a duration where there is little room."""
+    return " ".join(duration(ms).split(" ")[:2])
+
+
 def _days(seconds: int) -> str:
     days = seconds // _DAY_S
     if days < 2:

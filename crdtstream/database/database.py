@@ -51,11 +51,11 @@ from crdtstream.database.channels import Channels
 from crdtstream.database.dispatch import AnyCommand, Dispatch
 from crdtstream.database.notifications import Notifications
 from crdtstream.database.pubsub import PubSub
-from crdtstream.database.reading import Reading
 from crdtstream.database.refusing import FOR_SUBSCRIBERS, NO_AUTH, NOT_IN_MULTI, Refusals
 from crdtstream.database.runs import Runs
 from crdtstream.database.serving import Served, Serving
 from crdtstream.database.session import RESP2, Handler, Session
+from crdtstream.database.session_reads import SessionReads
 from crdtstream.database.statistics import SAMPLES_MAX, Statistics
 from crdtstream.database.transactions import Transactions
 from crdtstream.database.waiting import Waiter
@@ -153,7 +153,7 @@ class Database:
         self.register(commands.values())
         self.register(self._transactions.commands())
         self.register(PubSub(self.channels).commands())
-        self.register(Reading(replica).commands())
+        self.register(SessionReads(replica).commands())
 
     @property
     def commands(self) -> Mapping[bytes, AnyCommand]:

@@ -433,7 +433,7 @@ def given_deployment(
         raise DeploymentError(str(error)) from error
     for address in nodes:
         try:
-            with AdminClient(address, login=login, call_seconds_max=CALL_SECONDS_MAX) as admin:
+            with AdminClient(address, login=login) as admin:
                 reply = admin.status()
         except AdminError as error:
             raise DeploymentError(f"--address {address}: {error}") from error

@@ -13,9 +13,9 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.engine.cutting import read_absences
-from crdtstream.region.known_members import peers_of
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
+from crdtstream.region.members.known_members import peers_of
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peers import Peers
 from crdtstream.region.region import Region

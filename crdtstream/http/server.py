@@ -21,6 +21,7 @@ CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 16 << 10
 # The body behind them; only the console reads one, a small form.
 BODY_BYTES_MAX: Final = 64 << 10
+TOO_LARGE: Final = "The request is too large."
 # Time after which the date in the answers' headers is set again.
 DATE_SECONDS: Final = 1.0
 # Longest rest of a connection between two requests.
@@ -49,7 +50,10 @@ class HttpProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._request_bytes += len(data)
         if self._request_bytes > HEAD_BYTES_MAX + BODY_BYTES_MAX:
-            self.transport.abort()
+            if self._is_answering():
+                self.transport.abort()
+            else:
+                self.send_400_response(TOO_LARGE)
             return
         super().data_received(data)
 

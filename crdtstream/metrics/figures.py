@@ -1,7 +1,7 @@
 """Sources of the metrics' values.
 
 Everything is read at the time of the scrape, from what the node keeps anyway.  A source is a
-generator, and the page lets the event loop go on between two of its readings.  So a source first
+generator, and the page lets the event loop go on between two of its samples.  So a source first
 copies what it walks over into a list.
 """
 
@@ -59,14 +59,14 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Sample:
     """One value of a metric, with the values of its labels."""
 
     value: float | Distribution
     labels: tuple[str, ...] = ()
 
 
-Source: TypeAlias = Callable[[], Iterable[Reading]]
+Source: TypeAlias = Callable[[], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,53 +120,53 @@ class Figures:
         answer_time = self._region.answer_time
         about = (self._parts.version, platform.python_version(), settings.database_id)
         return {
-            d.BUILD_INFO: lambda: [Reading(1, about)],
+            d.BUILD_INFO: lambda: [Sample(1, about)],
             d.WRITES_REFUSED: lambda: [
-                Reading(self._region.fault is not None, (REFUSED_BY_DISK,)),
-                Reading(self._region.opening.obstacle is not None, (REFUSED_AS_STALE,)),
-                Reading(self._region.staleness.obstacle is not None, (REFUSED_AS_LAGGED,)),
-                Reading(self._region.memory.is_full, (REFUSED_BY_MEMORY,)),
-                Reading(self._region.disk.is_full, (REFUSED_BY_FOLDER,)),
+                Sample(self._region.fault is not None, (REFUSED_BY_DISK,)),
+                Sample(self._region.opening.obstacle is not None, (REFUSED_AS_STALE,)),
+                Sample(self._region.staleness.obstacle is not None, (REFUSED_AS_LAGGED,)),
+                Sample(self._region.memory.is_full, (REFUSED_BY_MEMORY,)),
+                Sample(self._region.disk.is_full, (REFUSED_BY_FOLDER,)),
             ],
             d.LOOP_STALL_SECONDS: lambda: [_scaled(stalls.stall_us, US_PER_SECOND)],
-            d.LOOP_STALL_MAX_SECONDS: lambda: [Reading(stalls.longest_us / US_PER_SECOND)],
+            d.LOOP_STALL_MAX_SECONDS: lambda: [Sample(stalls.longest_us / US_PER_SECOND)],
             d.ANSWER_WAIT_SECONDS: lambda: [
-                Reading(answer_time.loop_ms / MS_PER_SECOND, ("loop",)),
-                Reading(answer_time.log_ms / MS_PER_SECOND, ("log",)),
+                Sample(answer_time.loop_ms / MS_PER_SECOND, ("loop",)),
+                Sample(answer_time.log_ms / MS_PER_SECOND, ("log",)),
             ],
-            d.ANSWER_WAIT_BOUND_SECONDS: lambda: [Reading(answer_time.ms_max / MS_PER_SECOND)],
+            d.ANSWER_WAIT_BOUND_SECONDS: lambda: [Sample(answer_time.ms_max / MS_PER_SECOND)],
         }
 
-    def _refusals(self, clients: ClientFigures) -> Iterator[Reading]:
+    def _refusals(self, clients: ClientFigures) -> Iterator[Sample]:
         statistics = self._region.database.statistics
         for reason in (REFUSED_BY_DISK, REFUSED_AS_STALE):
-            yield Reading(statistics.refused.get(reason, 0), (reason,))
-        yield Reading(self._region.staleness.refused, (REFUSED_AS_LAGGED,))
-        yield Reading(self._region.memory.refused, (REFUSED_BY_MEMORY,))
-        yield Reading(self._region.disk.refused, (REFUSED_BY_FOLDER,))
-        yield Reading(statistics.errors_by_kind().get(NO_AUTH_KIND, 0), ("no_auth",))
-        yield Reading(clients.rejected, ("clients_max",))
-        yield Reading(clients.cut_off_unread, ("output_buffer",))
-        yield Reading(clients.cut_off_newcomers, ("no_login",))
+            yield Sample(statistics.refused.get(reason, 0), (reason,))
+        yield Sample(self._region.staleness.refused, (REFUSED_AS_LAGGED,))
+        yield Sample(self._region.memory.refused, (REFUSED_BY_MEMORY,))
+        yield Sample(self._region.disk.refused, (REFUSED_BY_FOLDER,))
+        yield Sample(statistics.errors_by_kind().get(NO_AUTH_KIND, 0), ("no_auth",))
+        yield Sample(clients.rejected, ("clients_max",))
+        yield Sample(clients.cut_off_unread, ("output_buffer",))
+        yield Sample(clients.cut_off_newcomers, ("no_login",))
 
     # --- Commands and clients -------------------------------------------------------------------
 
     def _of_clients(self, clients: ClientFigures) -> dict[Definition, Source]:
         channels = self._region.database.channels
         return {
-            d.CLIENTS: lambda: [Reading(clients.connected)],
-            d.CLIENTS_MAX: lambda: [Reading(clients.clients_max)],
-            d.CLIENTS_BLOCKED: lambda: [Reading(clients.blocked)],
-            d.CLIENTS_SUBSCRIBED: lambda: [Reading(channels.session_count)],
-            d.CONNECTIONS: lambda: [Reading(clients.connections)],
+            d.CLIENTS: lambda: [Sample(clients.connected)],
+            d.CLIENTS_MAX: lambda: [Sample(clients.clients_max)],
+            d.CLIENTS_BLOCKED: lambda: [Sample(clients.blocked)],
+            d.CLIENTS_SUBSCRIBED: lambda: [Sample(channels.session_count)],
+            d.CONNECTIONS: lambda: [Sample(clients.connections)],
             d.LOGINS_REFUSED: lambda: [
-                Reading(self._parts.logins.refused[door, verdict], (door.value, verdict.value))
+                Sample(self._parts.logins.refused[door, verdict], (door.value, verdict.value))
                 for door in Door
                 for verdict in (JUDGED if door is Door.RESP else REFUSED)
             ],
             **self._of_certificates(clients),
-            d.CLIENT_RECEIVED_BYTES: lambda: [Reading(clients.received_bytes)],
-            d.CLIENT_SENT_BYTES: lambda: [Reading(clients.sent_bytes)],
+            d.CLIENT_RECEIVED_BYTES: lambda: [Sample(clients.received_bytes)],
+            d.CLIENT_SENT_BYTES: lambda: [Sample(clients.sent_bytes)],
         }
 
     def _of_certificates(self, clients: ClientFigures) -> dict[Definition, Source]:
@@ -176,22 +176,22 @@ class Figures:
             return {}
         found: dict[Definition, Source] = {}
         if callers is not None:
-            found[d.PEER_AUTH_FAILURES] = lambda: [Reading(callers.failures)]
+            found[d.PEER_AUTH_FAILURES] = lambda: [Sample(callers.failures)]
         return found | {
             d.TLS_HANDSHAKES: lambda: [
-                Reading(clients.handshakes_done, ("done",)),
-                Reading(clients.handshakes_failed, ("failed",)),
-                Reading(clients.handshakes_late, ("late",)),
+                Sample(clients.handshakes_done, ("done",)),
+                Sample(clients.handshakes_failed, ("failed",)),
+                Sample(clients.handshakes_late, ("late",)),
             ],
             d.TLS_NOT_BEFORE_SECONDS: lambda: [
-                Reading(certificates.current.not_before.timestamp()),
+                Sample(certificates.current.not_before.timestamp()),
             ],
-            d.TLS_NOT_AFTER_SECONDS: lambda: [Reading(certificates.current.not_after.timestamp())],
+            d.TLS_NOT_AFTER_SECONDS: lambda: [Sample(certificates.current.not_after.timestamp())],
             d.TLS_RELOADS: lambda: [
-                Reading(certificates.reloads, ("used",)),
-                Reading(certificates.reload_failures, ("refused",)),
+                Sample(certificates.reloads, ("used",)),
+                Sample(certificates.reload_failures, ("refused",)),
             ],
-            d.TLS_REFUSED: lambda: [Reading(certificates.fault is not None)],
+            d.TLS_REFUSED: lambda: [Sample(certificates.fault is not None)],
         }
 
     def _of_commands(self) -> dict[Definition, Source]:
@@ -199,18 +199,18 @@ class Figures:
 
         def by_command(value: Callable[[CallStatistics], float | Distribution]) -> Source:
             return lambda: (
-                Reading(value(calls), (name.decode(),)) for name, calls in statistics.used()
+                Sample(value(calls), (name.decode(),)) for name, calls in statistics.used()
             )
 
         return {
             d.COMMAND_DURATION_SECONDS: by_command(_durations),
             d.COMMANDS_FAILED: by_command(lambda calls: calls.failed),
             d.COMMANDS_REJECTED: by_command(lambda calls: calls.rejected),
-            d.XADD_RUNS: lambda: [Reading(runs.xadds_called)],
-            d.XACK_RUNS: lambda: [Reading(runs.xacks_called)],
-            d.XDEL_RUNS: lambda: [Reading(runs.xdels_called)],
+            d.XADD_RUNS: lambda: [Sample(runs.xadds_called)],
+            d.XACK_RUNS: lambda: [Sample(runs.xacks_called)],
+            d.XDEL_RUNS: lambda: [Sample(runs.xdels_called)],
             d.ERRORS: lambda: [
-                Reading(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
+                Sample(count, (kind,)) for kind, count in statistics.errors_by_kind().items()
             ],
         }
 
@@ -221,24 +221,22 @@ class Figures:
         now = self._engine.now
 
         def by_pull(value: Callable[[Pull], float | Distribution]) -> Source:
-            return lambda: [
-                Reading(value(pull), (str(peer),)) for peer, pull in links.pulls.items()
-            ]
+            return lambda: [Sample(value(pull), (str(peer),)) for peer, pull in links.pulls.items()]
 
         def by_serve(value: Callable[[ServeStats], float]) -> Source:
             return lambda: [
-                Reading(value(stats), (str(peer),)) for peer, stats in links.serve_stats.items()
+                Sample(value(stats), (str(peer),)) for peer, stats in links.serve_stats.items()
             ]
 
         return {
             d.LINK_UP: by_pull(lambda pull: pull.link.is_up),
             d.LINK_STATE: lambda: [
-                Reading(pull.link.state is state, (str(peer), state.value))
+                Sample(pull.link.state is state, (str(peer), state.value))
                 for peer, pull in links.pulls.items()
                 for state in LinkState
             ],
-            d.REGION_LAG_SECONDS: lambda: [Reading(self._freshness().lag_ms / MS_PER_SECOND)],
-            d.PEERS_HEARD: lambda: [Reading(self._freshness().linked)],
+            d.REGION_LAG_SECONDS: lambda: [Sample(self._freshness().lag_ms / MS_PER_SECOND)],
+            d.PEERS_HEARD: lambda: [Sample(self._freshness().linked)],
             d.LINK_LAG_SECONDS: by_pull(lambda pull: self._behind_ms(pull) / MS_PER_SECOND),
             d.LINK_LAG_EFFECTS: by_pull(lambda pull: pull.lag_effects),
             d.LINK_SILENCE_SECONDS: by_pull(lambda pull: pull.silent_ms(now()) / MS_PER_SECOND),
@@ -291,14 +289,14 @@ class Figures:
 
         return {
             d.BOOTSTRAP_PHASE: lambda: [
-                Reading(bootstrap.phase is phase, (phase.value,)) for phase in Phase
+                Sample(bootstrap.phase is phase, (phase.value,)) for phase in Phase
             ],
-            d.BOOTSTRAP_SIZE_BYTES: lambda: [Reading(bootstrap.progress.bytes)],
-            d.BOOTSTRAP_DONE_BYTES: lambda: [Reading(bootstrap.progress.bytes_done)],
-            d.BOOTSTRAP_RATE: lambda: [Reading(rate())],
-            d.BOOTSTRAP_LEFT_SECONDS: lambda: [Reading(left())],
-            d.BOOTSTRAPS: lambda: [Reading(bootstrap.count)],
-            d.BOOTSTRAP_FAILURES: lambda: [Reading(bootstrap.failures)],
+            d.BOOTSTRAP_SIZE_BYTES: lambda: [Sample(bootstrap.progress.bytes)],
+            d.BOOTSTRAP_DONE_BYTES: lambda: [Sample(bootstrap.progress.bytes_done)],
+            d.BOOTSTRAP_RATE: lambda: [Sample(rate())],
+            d.BOOTSTRAP_LEFT_SECONDS: lambda: [Sample(left())],
+            d.BOOTSTRAPS: lambda: [Sample(bootstrap.count)],
+            d.BOOTSTRAP_FAILURES: lambda: [Sample(bootstrap.failures)],
         }
 
     # --- What would be lost with the region -----------------------------------------------------
@@ -307,21 +305,19 @@ class Figures:
         staleness, now = self._region.staleness, self._engine.now
         lag = staleness.lag
         return {
-            d.REPLICATION_LAG_EFFECTS: lambda: [Reading(lag.effects)],
-            d.REPLICATION_LAG_SECONDS: lambda: [Reading(lag.ms(now()) / MS_PER_SECOND)],
-            d.REPLICATION_LAG_BOUND_EFFECTS: lambda: [Reading(staleness.lag_effects_max)],
-            d.REPLICATION_LAG_BOUND_SECONDS: lambda: [
-                Reading(staleness.lag_ms_max / MS_PER_SECOND)
-            ],
+            d.REPLICATION_LAG_EFFECTS: lambda: [Sample(lag.effects)],
+            d.REPLICATION_LAG_SECONDS: lambda: [Sample(lag.ms(now()) / MS_PER_SECOND)],
+            d.REPLICATION_LAG_BOUND_EFFECTS: lambda: [Sample(staleness.lag_effects_max)],
+            d.REPLICATION_LAG_BOUND_SECONDS: lambda: [Sample(staleness.lag_ms_max / MS_PER_SECOND)],
             d.REPLICATION_LAG_ACTION: lambda: [
-                Reading(action is staleness.action, (action.value,)) for action in LagAction
+                Sample(action is staleness.action, (action.value,)) for action in LagAction
             ],
             d.REPLICATION_LAG_STATE: lambda: [
-                Reading(state is staleness.state, (state.value,)) for state in LagState
+                Sample(state is staleness.state, (state.value,)) for state in LagState
             ],
-            d.REPLICATION_LAG_EXCEEDED: lambda: [Reading(staleness.exceeded_count)],
-            d.CLIENTS_THROTTLED: lambda: [Reading(staleness.waiting_count)],
-            d.WRITES_THROTTLED: lambda: [Reading(staleness.throttled)],
+            d.REPLICATION_LAG_EXCEEDED: lambda: [Sample(staleness.exceeded_count)],
+            d.CLIENTS_THROTTLED: lambda: [Sample(staleness.waiting_count)],
+            d.WRITES_THROTTLED: lambda: [Sample(staleness.throttled)],
         }
 
     # --- Effects and the log --------------------------------------------------------------------
@@ -333,14 +329,14 @@ class Figures:
             d.EFFECTS_APPLIED: lambda: _by_name(replica.applied_counts.by_kind()),
             d.VERSION_VECTOR: lambda: self._by_origin(replica.vv),
             d.DURABLE_VERSION_VECTOR: lambda: self._by_origin(outstanding.durable_vv),
-            d.TOMBSTONES: lambda: [Reading(replica.tombstone_count)],
-            d.IDEMPOTENCY_RECORDS: lambda: [Reading(replica.idempotency_record_count)],
+            d.TOMBSTONES: lambda: [Sample(replica.tombstone_count)],
+            d.IDEMPOTENCY_RECORDS: lambda: [Sample(replica.idempotency_record_count)],
         }
 
-    def _by_origin(self, vv: VersionVector) -> list[Reading]:
+    def _by_origin(self, vv: VersionVector) -> list[Sample]:
         """Of members that have issued nothing too: where one has nothing of an origin, it shows."""
         origins = {self._replica.region, *self._region.links.pulls, *vv}
-        return [Reading(vv.get(origin, 0), (str(origin),)) for origin in sorted(origins)]
+        return [Sample(vv.get(origin, 0), (str(origin),)) for origin in sorted(origins)]
 
     def _of_log(self, log_bytes: int) -> dict[Definition, Source]:
         stats, outstanding = self._engine.stats, self._region.outstanding
@@ -348,61 +344,61 @@ class Figures:
         return {
             d.COMMIT_DURATION_SECONDS: lambda: [_scaled(stats.commit_us, US_PER_SECOND)],
             d.COMMIT_RECORDS: lambda: [_scaled(stats.commit_records, 1)],
-            d.COMMITS_AT_ONCE: lambda: [Reading(stats.commits_at_once)],
-            d.COMMITTED_BATCHES: lambda: [Reading(stats.batches_committed)],
-            d.COMMITTED_BYTES: lambda: [Reading(stats.bytes_committed)],
-            d.COMMIT_FAILURES: lambda: [Reading(stats.commit_failures)],
+            d.COMMITS_AT_ONCE: lambda: [Sample(stats.commits_at_once)],
+            d.COMMITTED_BATCHES: lambda: [Sample(stats.batches_committed)],
+            d.COMMITTED_BYTES: lambda: [Sample(stats.bytes_committed)],
+            d.COMMIT_FAILURES: lambda: [Sample(stats.commit_failures)],
             d.SYNC_DURATION_SECONDS: lambda: [_scaled(stats.sync_us, US_PER_SECOND)],
-            d.COMMIT_QUEUE_RECORDS: lambda: [Reading(outstanding.queued_records)],
-            d.COMMIT_QUEUE_BYTES: lambda: [Reading(outstanding.queued_bytes)],
-            d.CONGESTED: lambda: [Reading(self._region.is_congested)],
-            d.LOG_RECORDS: lambda: [Reading(outstanding.logged_seq)],
-            d.LOG_BYTES: lambda: [Reading(log_bytes)],
-            d.LOG_FIRST_RECORD: lambda: [Reading(retention.first_seq)],
+            d.COMMIT_QUEUE_RECORDS: lambda: [Sample(outstanding.queued_records)],
+            d.COMMIT_QUEUE_BYTES: lambda: [Sample(outstanding.queued_bytes)],
+            d.CONGESTED: lambda: [Sample(self._region.is_congested)],
+            d.LOG_RECORDS: lambda: [Sample(outstanding.logged_seq)],
+            d.LOG_BYTES: lambda: [Sample(log_bytes)],
+            d.LOG_FIRST_RECORD: lambda: [Sample(retention.first_seq)],
             d.LOG_KEPT: lambda: [
-                Reading(held.keeping is keeping, (str(peer), keeping.value))
+                Sample(held.keeping is keeping, (str(peer), keeping.value))
                 for peer, held in sorted(retention.held.items())
                 for keeping in Keeping
             ],
             d.LOG_KEPT_BYTES: lambda: [
-                Reading(held.bytes, (str(peer),)) for peer, held in sorted(retention.held.items())
+                Sample(held.bytes, (str(peer),)) for peer, held in sorted(retention.held.items())
             ],
             d.LOG_KEPT_SECONDS: lambda: [
-                Reading(max(0, now() - held.since_ms) / MS_PER_SECOND, (str(peer),))
+                Sample(max(0, now() - held.since_ms) / MS_PER_SECOND, (str(peer),))
                 for peer, held in sorted(retention.held.items())
                 if held.keeping is not Keeping.NOTHING
             ],
-            d.BACKLOG_MAX_BYTES: lambda: [Reading(retention.backlog_bytes_max)],
+            d.BACKLOG_MAX_BYTES: lambda: [Sample(retention.backlog_bytes_max)],
         }
 
     def _of_storage(self) -> dict[Definition, Source]:
         region, now = self._region, self._engine.now
         checkpointing, memory, disk = region.checkpointing, region.memory, region.disk
         return {
-            d.CHECKPOINT_RECORD: lambda: [Reading(checkpointing.seq)],
-            d.CHECKPOINT_BYTES: lambda: [Reading(checkpointing.size_bytes)],
+            d.CHECKPOINT_RECORD: lambda: [Sample(checkpointing.seq)],
+            d.CHECKPOINT_BYTES: lambda: [Sample(checkpointing.size_bytes)],
             d.CHECKPOINT_AGE_SECONDS: lambda: [
-                Reading(max(0, now() - checkpointing.since_ms) / MS_PER_SECOND)
+                Sample(max(0, now() - checkpointing.since_ms) / MS_PER_SECOND)
             ],
-            d.CHECKPOINT_RUNNING: lambda: [Reading(checkpointing.began_ms is not None)],
-            d.CHECKPOINTS: lambda: [Reading(checkpointing.count)],
-            d.CHECKPOINT_FAILURES: lambda: [Reading(checkpointing.failures)],
+            d.CHECKPOINT_RUNNING: lambda: [Sample(checkpointing.began_ms is not None)],
+            d.CHECKPOINTS: lambda: [Sample(checkpointing.count)],
+            d.CHECKPOINT_FAILURES: lambda: [Sample(checkpointing.failures)],
             d.MEMORY_USED_BYTES: lambda: [
-                Reading(size, (part,)) for part, size in list(memory.account.parts.items())
+                Sample(size, (part,)) for part, size in list(memory.account.parts.items())
             ],
-            d.MEMORY_MAX_BYTES: lambda: [Reading(memory.maxmemory)],
-            d.MEMORY_EVICTED_BYTES: lambda: [Reading(memory.evicted_bytes)],
-            d.DISK_USED_BYTES: lambda: [Reading(disk.used)],
-            d.WAL_BYTES: lambda: [Reading(disk.wal_bytes)],
-            d.DISK_MAX_BYTES: lambda: [Reading(disk.maxdisk)],
+            d.MEMORY_MAX_BYTES: lambda: [Sample(memory.maxmemory)],
+            d.MEMORY_EVICTED_BYTES: lambda: [Sample(memory.evicted_bytes)],
+            d.DISK_USED_BYTES: lambda: [Sample(disk.used)],
+            d.WAL_BYTES: lambda: [Sample(disk.wal_bytes)],
+            d.DISK_MAX_BYTES: lambda: [Sample(disk.maxdisk)],
         }
 
     def _of_keys(self) -> dict[Definition, Source]:
         replica = self._replica
         return {
-            d.KEYS: lambda: [Reading(len(replica))],
-            d.KEYS_EXPIRING: lambda: [Reading(replica.expiring_count)],
-            d.KEYS_EXPIRED: lambda: [Reading(replica.expired_count)],
+            d.KEYS: lambda: [Sample(len(replica))],
+            d.KEYS_EXPIRING: lambda: [Sample(replica.expiring_count)],
+            d.KEYS_EXPIRED: lambda: [Sample(replica.expired_count)],
         }
 
 
@@ -414,25 +410,25 @@ def _of_walk(found: Found, now_ns: int) -> dict[Definition, Source]:
         (group, (shown_name(group.key), shown_name(group.name))) for group in found.busiest_groups
     ]
     return {
-        d.ENTRIES: lambda: [Reading(found.entries)],
-        d.GROUPS: lambda: [Reading(found.groups)],
-        d.CONSUMERS: lambda: [Reading(found.consumers)],
-        d.PENDING_ENTRIES: lambda: [Reading(found.pending)],
-        d.GROUPS_LAG_ENTRIES: lambda: [Reading(found.lag)],
-        d.GROUPS_LAG_UNKNOWN: lambda: [Reading(found.lag_unknown)],
+        d.ENTRIES: lambda: [Sample(found.entries)],
+        d.GROUPS: lambda: [Sample(found.groups)],
+        d.CONSUMERS: lambda: [Sample(found.consumers)],
+        d.PENDING_ENTRIES: lambda: [Sample(found.pending)],
+        d.GROUPS_LAG_ENTRIES: lambda: [Sample(found.lag)],
+        d.GROUPS_LAG_UNKNOWN: lambda: [Sample(found.lag_unknown)],
         d.STREAM_ENTRIES: lambda: [
-            Reading(stream.entries, (shown_name(stream.key),)) for stream in found.longest_streams
+            Sample(stream.entries, (shown_name(stream.key),)) for stream in found.longest_streams
         ],
         d.GROUP_LAG_ENTRIES: lambda: [
-            Reading(group.lag, labels) for group, labels in groups if group.lag is not None
+            Sample(group.lag, labels) for group, labels in groups if group.lag is not None
         ],
         d.GROUP_PENDING_ENTRIES: lambda: [
-            Reading(group.pending, labels) for group, labels in groups
+            Sample(group.pending, labels) for group, labels in groups
         ],
-        d.GROUP_CONSUMERS: lambda: [Reading(group.consumers, labels) for group, labels in groups],
-        d.WALK_AGE_SECONDS: lambda: [Reading((now_ns - found.ended_ns) / NS_PER_SECOND)],
+        d.GROUP_CONSUMERS: lambda: [Sample(group.consumers, labels) for group, labels in groups],
+        d.WALK_AGE_SECONDS: lambda: [Sample((now_ns - found.ended_ns) / NS_PER_SECOND)],
         d.WALK_DURATION_SECONDS: lambda: [
-            Reading((found.ended_ns - found.began_ns) / NS_PER_SECOND)
+            Sample((found.ended_ns - found.began_ns) / NS_PER_SECOND)
         ],
     }
 
@@ -451,12 +447,12 @@ def shown_name(name: bytes) -> str:
 # --- Histograms ---------------------------------------------------------------------------------
 
 
-def _by_name(counts: Mapping[str, int]) -> list[Reading]:
-    return [Reading(count, (name,)) for name, count in sorted(counts.items())]
+def _by_name(counts: Mapping[str, int]) -> list[Sample]:
+    return [Sample(count, (name,)) for name, count in sorted(counts.items())]
 
 
-def _scaled(histogram: Histogram, divisor: int) -> Reading:
-    return Reading(_distribution(histogram, divisor))
+def _scaled(histogram: Histogram, divisor: int) -> Sample:
+    return Sample(_distribution(histogram, divisor))
 
 
 def _distribution(histogram: Histogram, divisor: int) -> Distribution:

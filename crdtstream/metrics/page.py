@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from crdtstream.metrics.definitions import REGION, Definition
-from crdtstream.metrics.figures import Distribution, Figures, Reading, Snapshot, Source
+from crdtstream.metrics.figures import Distribution, Figures, Sample, Snapshot, Source
 from crdtstream.metrics.parts import MetricsParts
 from crdtstream.metrics.stalls import StallWatch
 from crdtstream.metrics.walk import Walker
@@ -85,26 +85,26 @@ class MetricsPage:
                 marked.add_sample(sample.name, {REGION: self._region}, sample.value)
             yield _text(marked)
 
-    def _written(self, definition: Definition, readings: Iterable[Reading]) -> Iterator[bytes]:
+    def _written(self, definition: Definition, samples: Iterable[Sample]) -> Iterator[bytes]:
         """One metric, a few samples at a time."""
-        rest = iter(readings)
+        rest = iter(samples)
         at_once = max(1, SAMPLES_AT_ONCE // (len(definition.bounds) + 3))
         is_first = True
         while some := list(islice(rest, at_once)):
             family = definition.name.removesuffix("_total")
             metric = Metric(family, definition.help, definition.kind)
-            for reading in some:
-                self._add(metric, definition, reading)
+            for sample in some:
+                self._add(metric, definition, sample)
             text = _text(metric)
             yield text if is_first else _without_heading(text)
             is_first = False
 
-    def _add(self, metric: Metric, definition: Definition, reading: Reading) -> None:
+    def _add(self, metric: Metric, definition: Definition, sample: Sample) -> None:
         labels = {
             REGION: self._region,
-            **dict(zip(definition.labels, reading.labels, strict=True)),
+            **dict(zip(definition.labels, sample.labels, strict=True)),
         }
-        value = reading.value
+        value = sample.value
         if not isinstance(value, Distribution):
             metric.add_sample(definition.name, labels, float(value))
             return

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from crdtstream.region.bootstrap import Bootstrap
 from crdtstream.region.checkpointing import Checkpointing
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.readiness import Readiness
 from crdtstream.region.repair import Repair
@@ -64,9 +64,14 @@ class Holding:
             or self._checkpointing.holds_links
             or self._bootstrap.holds_links
             or self._repair.holds_links
-            or self.asks_members
-            or not self._numbering.is_kept
+            or self.greets_only
         )
+
+    @property
+    def greets_only(self) -> bool:
+        """True if a call that begins now asks for no effects: they could not be applied, and would
+        be dropped when the links begin again, with what their peers said in the folder."""
+        return self.asks_members or not self._numbering.is_kept
 
     @property
     def asks_members(self) -> bool:

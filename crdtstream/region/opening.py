@@ -23,7 +23,7 @@ from crdtstream.region.beginning import GOES_ON
 from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.events import Signal
 from crdtstream.region.histories import Compared
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.peer_runs import PeerRuns

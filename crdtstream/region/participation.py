@@ -15,14 +15,14 @@ from crdtstream.region.catching_up import CatchingUp
 from crdtstream.region.ground import Ground
 from crdtstream.region.histories import Compared
 from crdtstream.region.holding import Holding
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
+from crdtstream.region.members.surroundings import Surroundings
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.opening import FolderState, Opening
 from crdtstream.region.peer_runs import PeerRuns
 from crdtstream.region.peers import PeersChange
 from crdtstream.region.readiness import Readiness
 from crdtstream.region.storage import Storage
-from crdtstream.region.surroundings import Surroundings
 from crdtstream.region.write_gate import WriteGate
 
 

@@ -14,7 +14,7 @@ from crdtstream.core.membership.members import Members
 from crdtstream.core.replica import Replica
 from crdtstream.region.client_table import ClientTable
 from crdtstream.region.knowledge import Knowledge
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.peers import Peers
 from crdtstream.region.readiness import Recovery

@@ -56,7 +56,7 @@ class Steps:
             is_cut = row is not None and (min(source, to), max(source, to)) in row.cut
             is_down = row is not None and {source, to} & set(row.crashed)
             yield f"link.{source}-{to}.state", "cut" if is_cut else "unknown" if is_down else "ok"
-            yield f"link.{source}-{to}.lag", "cut" if is_cut else ""
+            yield f"link.{source}-{to}.label", "cut" if is_cut else ""
 
 
 def _label(label: str, number: int) -> str:

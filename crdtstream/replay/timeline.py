@@ -148,6 +148,7 @@ def _of_link(link: LinkSeries, at: float) -> Iterator[tuple[str, str]]:
     name = f"link.{link.peer}-{link.puller}"
     lag_ms, effects = _value(link.at, link.lag_ms, at), _value(link.at, link.lag_effects, at)
     yield f"{name}.lag", words.UNKNOWN if lag_ms is None else words.duration(lag_ms)
+    yield f"{name}.label", words.UNKNOWN if lag_ms is None else words.in_one_unit(lag_ms)
     yield f"{name}.behind", words.UNKNOWN if effects is None else words.count(round(effects))
     if lag_ms is None:
         yield f"{name}.state", "unknown"

@@ -13,7 +13,7 @@ from crdtstream.core.member_changes import MembersError
 from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
-from crdtstream.region.sealing import homes
+from crdtstream.region.members.sealing import homes
 from crdtstream.replication.introductions import introduction_of
 from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.replication.wire import DATABASE_ID_LENGTH_MAX

@@ -29,7 +29,7 @@ from crdtstream.core.member_changes import (
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Members
 from crdtstream.core.membership.revoked import serial_bytes
-from crdtstream.region.wishes import UndecidedError
+from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.sim.branches import is_active, members_of
 from crdtstream.sim.node import Joins, SimNode
 from crdtstream.sim.world import World, address_of

@@ -7,12 +7,12 @@ from typing import Any
 
 import grpc
 import pytest
-import trustme
 
 from crdtstream.access.shown import ShownCertificates
-from crdtstream.certificates.certificate import parse_certificates
 from crdtstream.v1 import query_pb2, query_pb2_grpc
+from tests.certificates.making import Made, make, make_authority
 from tests.patience import seconds
+from tests.replication.identities import showing
 
 
 class Endless(query_pb2_grpc.QueryServicer):
@@ -39,34 +39,31 @@ class Port:
     """A port that asks for certificates, and the list of revoked ones."""
 
     address: str
-    ca: trustme.CA
+    ca: Made
     guard: ShownCertificates
     service: Endless
     revoked: set[int] = field(default_factory=set)
 
-    def shown(self, leaf: trustme.LeafCert) -> grpc.aio.Channel:
-        """A connection with this certificate."""
-        credentials = grpc.ssl_channel_credentials(
-            self.ca.cert_pem.bytes(),
-            leaf.private_key_pem.bytes(),
-            b"".join(pem.bytes() for pem in leaf.cert_chain_pems),
-        )
-        return grpc.aio.secure_channel(self.address, credentials)
+    def issue(self, name: str, *uris: str) -> Made:
+        return make(self.ca, name, dns=(), uris=uris)
 
-    def revoke(self, leaf: trustme.LeafCert) -> None:
-        (parsed, *_) = parse_certificates(leaf.cert_chain_pems[0].bytes())
-        self.revoked.add(parsed.serial)
+    def shown(self, leaf: Made) -> grpc.aio.Channel:
+        """A connection with this certificate."""
+        return showing(self.address, leaf)
+
+    def revoke(self, leaf: Made) -> None:
+        self.revoked.add(leaf.certificate.serial_number)
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[Port]:
-    ca, revoked, service = trustme.CA(), set[int](), Endless()
+    ca, revoked, service = make_authority(), set[int](), Endless()
     guard = ShownCertificates(revoked.__contains__)
     server = grpc.aio.server(interceptors=(guard,))
     query_pb2_grpc.add_QueryServicer_to_server(service, server)
-    own = ca.issue_cert("127.0.0.1")
-    pair = own.private_key_pem.bytes(), b"".join(pem.bytes() for pem in own.cert_chain_pems)
-    credentials = grpc.ssl_server_credentials([pair], ca.cert_pem.bytes(), require_client_auth=True)
+    own = make(ca)
+    pair = own.key_pem, own.pem
+    credentials = grpc.ssl_server_credentials([pair], ca.pem, require_client_auth=True)
     number = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
     yield Port(f"127.0.0.1:{number}", ca, guard, service, revoked)
@@ -80,7 +77,7 @@ def listing(channel: grpc.aio.Channel) -> Any:
 
 async def test_a_call_with_a_revoked_certificate_is_refused_unread(port: Port) -> None:
     """So on a connection that is there already, and no other certificate is refused."""
-    lost, other = port.ca.issue_cert("lost"), port.ca.issue_cert("other")
+    lost, other = port.issue("lost"), port.issue("other")
     async with port.shown(lost) as channel, port.shown(other) as others:
         assert (await listing(channel).read()).key == b"orders"
         port.revoke(lost)
@@ -92,8 +89,20 @@ async def test_a_call_with_a_revoked_certificate_is_refused_unread(port: Port) -
         assert (await listing(others).read()).key == b"orders"
 
 
+async def test_a_clients_certificate_reads_nothing(port: Port) -> None:
+    """Its user may have the right, by a password: programs that read have a reader's."""
+    uri = "spiffe://t/crdtstream/crdb/client/app"
+    app = port.issue("app", uri)
+    async with port.shown(app) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await listing(channel).read()
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert "for the port of Redis clients alone" in str(caught.value.details())
+    assert port.service.asked == 0
+
+
 async def test_a_call_that_goes_on_ends_when_its_certificate_is_revoked(port: Port) -> None:
-    lost = port.ca.issue_cert("lost")
+    lost = port.issue("lost")
     async with port.shown(lost) as channel:
         call = listing(channel)
         assert (await call.read()).key == b"orders"
@@ -108,7 +117,7 @@ async def test_a_call_that_goes_on_ends_when_its_certificate_is_revoked(port: Po
 
 async def test_a_call_that_ends_while_its_first_message_is_written_says_so(port: Port) -> None:
     """The caller may have the message before this side knows that it is sent."""
-    lost = port.ca.issue_cert("lost")
+    lost = port.issue("lost")
     port.revoke(lost)
     revoked = port.revoked.copy()
 

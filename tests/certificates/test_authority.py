@@ -24,6 +24,9 @@ from crdtstream.core.ids import RegionId
 from tests.certificates import making
 from tests.certificates.making import DAY, NOW
 
+# Those who serve nobody.
+PEOPLE = (Role.OPERATOR, Role.QUERY, Role.CLIENT)
+
 
 def authority(
     *domains: str, database_id: str = "crdb", days: int = AUTHORITY_DAYS_DEFAULT
@@ -52,7 +55,7 @@ def issued(
 
 
 @pytest.mark.parametrize(
-    ("role", "name"), [(Role.REGION, "1023"), (Role.OPERATOR, "alice"), (Role.QUERY, "etl_2")]
+    ("role", "name"), [*((role, "etl_2") for role in PEOPLE), (Role.REGION, "1023")]
 )
 def test_issued_certificates_pass_the_check(role: Role, name: str) -> None:
     own = authority()
@@ -154,13 +157,13 @@ def test_a_host_that_may_not_stand_in_a_certificate_is_refused(host: str, why: s
         issued(authority("example.com"), hosts=(host,))
 
 
-@pytest.mark.parametrize("role", [Role.OPERATOR, Role.QUERY])
-def test_operators_and_readers_get_no_host_names(role: Role) -> None:
+@pytest.mark.parametrize("role", PEOPLE)
+def test_those_who_serve_nobody_get_no_host_names(role: Role) -> None:
     with pytest.raises(CertificateError, match="no server"):
         issued(authority(), role, "alice", hosts=("localhost",))
 
 
-@pytest.mark.parametrize("role", [Role.OPERATOR, Role.QUERY])
+@pytest.mark.parametrize("role", PEOPLE)
 @pytest.mark.parametrize("name", ["", "a.b", "-a", "a b", "a/b", "a" * 64, "ä", "a\n"])
 def test_a_name_that_is_none_is_refused(role: Role, name: str) -> None:
     with pytest.raises(CertificateError, match="no name of"):

@@ -111,11 +111,9 @@ async def test_a_server_learns_which_region_called(nodes: dict[int, Files]) -> N
             assert await asked(address, nodes[region], ca=nodes[region].ca) == uri.encode()
 
 
-async def test_a_server_learns_which_operator_or_reader_called(
-    ca: Path, nodes: dict[int, Files]
-) -> None:
+async def test_a_server_learns_who_called(ca: Path, nodes: dict[int, Files]) -> None:
     async with served(Own(nodes[2])) as address:
-        for role, name in (("operator", "alice"), ("query", "etl")):
+        for role, name in (("operator", "alice"), ("query", "etl"), ("client", "app")):
             files = issued(ca, role, name)
             answer = await asked(address, files, ca=files.ca)
             assert answer == f"spiffe://crdtstream.internal/crdtstream/crdb/{role}/{name}".encode()
@@ -256,8 +254,8 @@ def openssl(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(asked, capture_output=True, text=True, timeout=seconds(), check=False)
 
 
-def test_openssl_takes_operators_and_readers_as_clients_only(ca: Path) -> None:
-    for role in ("operator", "query"):
+def test_openssl_takes_those_who_serve_nobody_as_clients_only(ca: Path) -> None:
+    for role in ("operator", "query", "client"):
         files = issued(ca, role, "openssl")
         for purpose, is_taken in (("sslclient", True), ("sslserver", False)):
             found = openssl(

@@ -16,7 +16,7 @@ from crdtstream.certificates.watching import Certificates
 from crdtstream.core.ids import RegionId
 from tests.certificates.making import DAY, NOW, make, make_authority
 from tests.certificates.node_folder import NodeFolder
-from tests.patience import until
+from tests.patience import seconds, until
 
 SECONDS_MAX = 20
 
@@ -137,6 +137,30 @@ async def test_files_that_never_stay_the_same_are_read_anyway(
     monkeypatch.setattr(watching, "Stamped", SimpleNamespace(of=lambda _paths: object()))
     async with watched(certificates):
         await until(lambda: certificates.current.certificates == leaf.pem)
+
+
+async def test_an_operator_does_not_wait_until_files_stay_the_same(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch has noticed a change, and looks again in a second; here, never."""
+    certificates = await opened(node)
+    leaf, notices = make(make_authority()), asyncio.Event()
+    slept = 0
+
+    async def sleep(_seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        if slept > 1:
+            notices.set()
+            await asyncio.Event().wait()
+
+    node.put_all(leaf)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    task = asyncio.create_task(certificates.run())
+    await asyncio.wait_for(notices.wait(), seconds())
+    assert await asyncio.wait_for(certificates.reload(), seconds()) is None
+    assert certificates.current.certificates == leaf.pem
+    task.cancel()
 
 
 async def test_files_that_become_good_by_themselves_are_used(

@@ -35,10 +35,10 @@ class Files:
     | folder | certificate |
     | --- | --- |
     | region-1, renewed | the node's, and another one that may replace it |
-    | query-app, query-reader | of users |
-    | query-stranger | of a name that no user has |
-    | query-expired | of the user app, no longer valid |
-    | query-forged | of the user app, by an authority that the node does not trust (other-ca.pem) |
+    | client-app, client-reader | of users |
+    | client-stranger | of a name that no user has |
+    | client-expired | of the user app, no longer valid |
+    | client-forged | of the user app, by an authority that the node does not trust (other-ca.pem) |
     """
 
     folder: Path
@@ -54,11 +54,11 @@ class Files:
         for name, made in {
             "region-1": make(authority, "server", dns=("localhost",)),
             "renewed": make(authority, "renewed", dns=("localhost",)),
-            "query-app": make(authority, "app"),
-            "query-reader": make(authority, "reader"),
-            "query-stranger": make(authority, "stranger"),
-            "query-expired": make(authority, "app", begins=long_ago, ends=long_ago + DAY),
-            "query-forged": make(other, "app"),
+            "client-app": make(authority, "app"),
+            "client-reader": make(authority, "reader"),
+            "client-stranger": make(authority, "stranger"),
+            "client-expired": make(authority, "app", begins=long_ago, ends=long_ago + DAY),
+            "client-forged": make(other, "app"),
         }.items():
             files._put(name, made)
         return files
@@ -139,7 +139,7 @@ def secured_node(folder: Path) -> Iterator[Secured]:
     with cluster_of(1, folder) as cluster:
         node = cluster[1]
         found = Secured(node, files)
-        node.client = redis.Redis(**found.options("query-app", socket_timeout=seconds()))
+        node.client = redis.Redis(**found.options("client-app", socket_timeout=seconds()))
         cluster.configure(tls_port=node.resp_port, aclfile=str(aclfile), **files.settings())
         cluster.start()
         yield found

@@ -10,7 +10,7 @@ from tests.conftest import ROOT, program, require
 from tests.patience import LONG, seconds
 
 FOLDER = ROOT / ".tools" / "jedis"
-HOLDERS = ("query-app", "query-reader", "query-stranger", "query-expired", "query-forged")
+HOLDERS = ("client-app", "client-reader", "client-stranger", "client-expired", "client-forged")
 PAGE = ROOT / "docs" / "tls.md"
 
 
@@ -28,7 +28,7 @@ def stores(secured_serving: Secured) -> Secured:
     folder = secured_serving.files.folder.parent
     (folder / "password").write_text(PASSWORD)
     for holder in HOLDERS:
-        make_store(of_holder.replace("query-app", holder), folder)
+        make_store(of_holder.replace("client-app", holder), folder)
     for authority in ("ca", "other-ca"):
         make_store(of_authority.replace("ca/ca.", f"ca/{authority}."), folder)
     return secured_serving

@@ -10,7 +10,7 @@ PIPELINE = 1_000
 def cli(
     secured: Secured,
     *words: str,
-    holder: str | None = "query-app",
+    holder: str | None = "client-app",
     authority: str = "ca.pem",
     stdin: str = "",
 ) -> str:
@@ -31,26 +31,26 @@ def test_a_certificate_is_the_login(secured: Secured) -> None:
 
 def test_a_name_and_a_password_replace_the_user_of_the_certificate(secured: Secured) -> None:
     login = ("--user", "reader", "--pass", PASSWORD, "--no-auth-warning")
-    for holder in ("query-app", "query-stranger"):
+    for holder in ("client-app", "client-stranger"):
         assert cli(secured, *login, "ACL", "WHOAMI", holder=holder) == "reader\n"
 
 
 def test_a_command_that_the_user_may_not_run_is_an_error(secured: Secured) -> None:
-    assert cli(secured, "XRANGE", "orders:1", "-", "+", holder="query-reader") == "\n"
-    refused = cli(secured, "XADD", "orders:1", "*", "f", "v", holder="query-reader")
+    assert cli(secured, "XRANGE", "orders:1", "-", "+", holder="client-reader") == "\n"
+    refused = cli(secured, "XADD", "orders:1", "*", "f", "v", holder="client-reader")
     assert refused == "NOPERM User reader has no permissions to run the 'xadd' command\n\n"
 
 
 def test_clients_without_a_good_certificate_are_not_served(secured: Secured) -> None:
-    for holder in (None, "query-expired", "query-forged"):
+    for holder in (None, "client-expired", "client-forged"):
         assert cli(secured, "PING", holder=holder) == "Error: Server closed the connection\n"
     assert "certificate verify failed" in cli(secured, "PING", authority="other-ca.pem")
 
 
 def test_a_certificate_of_no_user_and_a_wrong_password_are_no_login(secured: Secured) -> None:
-    assert cli(secured, "PING", holder="query-stranger").startswith("NOAUTH")
+    assert cli(secured, "PING", holder="client-stranger").startswith("NOAUTH")
     wrong = ("--user", "app", "--pass", "a-wrong-password-of-users", "--no-auth-warning")
-    assert "WRONGPASS" in cli(secured, *wrong, "PING", holder="query-stranger")
+    assert "WRONGPASS" in cli(secured, *wrong, "PING", holder="client-stranger")
 
 
 def test_a_long_pipeline_and_a_large_value(secured: Secured) -> None:

@@ -18,7 +18,9 @@ MIB = 1 << 20
 PIPELINE = 1_000
 
 
-def connect(library: Library, secured: Secured, name: str | None = "query-app", **more: Any) -> Any:
+def connect(
+    library: Library, secured: Secured, name: str | None = "client-app", **more: Any
+) -> Any:
     """A client with the certificate of a holder; it tries once."""
     module = library.module
     once = module.retry.Retry(module.backoff.NoBackoff(), 0)
@@ -35,7 +37,7 @@ def r(library: Library, secured: Secured) -> Iterator[Any]:
 @pytest.fixture
 async def asynchronous(library: Library, secured: Secured) -> AsyncIterator[Any]:
     client = library.connect_asyncio(
-        secured.port, host="localhost", **secured.files.redis_py("query-app")
+        secured.port, host="localhost", **secured.files.redis_py("client-app")
     )
     yield client
     await client.aclose()
@@ -63,7 +65,7 @@ def test_a_name_and_a_password_replace_the_user_of_the_certificate(
     library: Library, secured: Secured
 ) -> None:
     login = {"username": "reader", "password": PASSWORD}
-    for name in ("query-app", "query-stranger"):
+    for name in ("client-app", "client-stranger"):
         with contextlib.closing(connect(library, secured, name, **login)) as r:
             assert r.acl_whoami() in ("reader", b"reader")
 
@@ -72,7 +74,7 @@ def test_a_command_that_the_user_may_not_run_has_the_error_of_the_library(
     library: Library, secured: Secured
 ) -> None:
     error = library.module.exceptions.NoPermissionError
-    with contextlib.closing(connect(library, secured, "query-reader")) as r:
+    with contextlib.closing(connect(library, secured, "client-reader")) as r:
         assert r.xrange("orders:1") == []
         with pytest.raises(error, match="no permissions to run the 'xadd' command"):
             r.xadd("orders:1", {"f": "v"})
@@ -89,7 +91,7 @@ async def test_a_command_that_the_user_may_not_run_has_the_error_of_asyncio(
     library: Library, secured: Secured
 ) -> None:
     r = library.connect_asyncio(
-        secured.port, host="localhost", **secured.files.redis_py("query-reader")
+        secured.port, host="localhost", **secured.files.redis_py("client-reader")
     )
     with pytest.raises(library.module.exceptions.NoPermissionError):
         await r.xadd("orders:1", {"f": "v"})
@@ -100,8 +102,8 @@ async def test_a_command_that_the_user_may_not_run_has_the_error_of_asyncio(
     ("name", "reason"),
     [
         (None, "certificate required"),
-        ("query-expired", "certificate expired"),
-        ("query-forged", "unknown ca"),
+        ("client-expired", "certificate expired"),
+        ("client-forged", "unknown ca"),
     ],
 )
 def test_a_client_that_is_refused_gets_a_connection_error_with_the_reason(
@@ -140,7 +142,7 @@ def test_a_client_that_does_not_trust_the_node_says_so(library: Library, secured
 def test_a_certificate_of_no_user_is_not_a_login(library: Library, secured: Secured) -> None:
     # HELLO of RESP3 is refused as well, before the command is sent.
     with (
-        contextlib.closing(connect(library, secured, "query-stranger")) as r,
+        contextlib.closing(connect(library, secured, "client-stranger")) as r,
         pytest.raises(library.module.exceptions.AuthenticationError, match=r"(?i)auth"),
     ):
         r.ping()
@@ -230,11 +232,11 @@ def test_files_of_a_client_are_read_for_each_connection(
         for source, target in zip(secured.files.pair(name), (certificate, key), strict=True):
             shutil.copy(source, target)
 
-    put("query-app")
+    put("client-app")
     own = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
     with contextlib.closing(connect(library, secured, **own)) as r:
         assert r.acl_whoami() in ("app", b"app")
-        put("query-reader")
+        put("client-reader")
         assert r.acl_whoami() in ("app", b"app")
         r.connection_pool.disconnect()
         assert r.acl_whoami() in ("reader", b"reader")

@@ -16,7 +16,14 @@ from crdtstream.admin.tunables import Tunables
 from crdtstream.console.acting import ACT_SECONDS
 from crdtstream.console.action_pages import MEMORY_VALUE, ZERO
 from crdtstream.console.feed import SAMPLE_SECONDS
-from crdtstream.console.outcomes import OUTCOMES_MAX, USER_OUTCOMES_MAX, Outcome, Outcomes, State
+from crdtstream.console.outcomes import (
+    OUTCOMES_MAX,
+    USER_OUTCOMES_MAX,
+    Outcome,
+    Outcomes,
+    Secret,
+    State,
+)
 from crdtstream.console.pending import PENDING_SHOWN
 from crdtstream.console.plans import joining_command
 from crdtstream.console.proofs import SECONDS_MAX
@@ -819,11 +826,14 @@ async def test_a_group_shows_its_progress_in_all_regions() -> None:
     shown.progress = {2: pb.GroupProgress(consumers=9, lanes=[lane]), 3: "no answer"}
     query = {"key": "orders", "group": "g"}
     page = (await shown.get("/console/pending", query=query)).text
-    (progress,) = re.findall(r"<caption[^>]*>Progress.*", page, re.DOTALL)
-    # Of this region and lane, and of region 2.
-    assert "<code>1000-2049</code>" in progress
-    for text in ("<code>7-7</code>", "<code>5-5</code>", ">41<", ">9<"):
-        assert text in progress
+    regions, lanes = re.findall(r"<caption[^>]*>Progress.*?</table>", page, re.DOTALL)
+    # Of this region and lane, and of region 2; consumers and the rest to deliver once for each.
+    assert "<code>1000-2049</code>" in lanes
+    for text in ("<code>7-7</code>", "<code>5-5</code>", ">41<"):
+        assert text in lanes
+    assert ">9<" in regions
+    assert ">9<" not in lanes
+    assert "to deliver" not in lanes
     assert "Region 3 is not known: no answer." in page
 
 
@@ -853,9 +863,55 @@ async def test_a_key_of_any_bytes_reaches_its_action() -> None:
         assert "1 entry is acknowledged" in await outcome_of(shown, done)
 
 
-def shown_outcomes(shown: Shown) -> list[Any]:
+@pytest.mark.parametrize(
+    ("status", "told", "is_followed"),
+    [
+        ("JOINING", "has not joined yet", True),
+        ("ACTIVE", "Its node has joined.", False),
+        ("REMOVED", "was removed again", False),
+    ],
+)
+async def test_the_outcome_of_an_added_region_follows_it_until_it_has_joined(
+    status: str, told: str, is_followed: bool
+) -> None:
+    shown = Shown()
+    shown.members.members.add(region=4, status=pb.MemberStatus.Status.Value(status))
+    secret = Secret(4, "Token:", "5ec2e7", "Then:", "crdtstream node --join")
+    done = Outcome(
+        "7", b"default", "Add region eu", "/console/members", 0.0, State.DONE, secret=secret
+    )
+    kept_outcomes(shown).begin(done)
+    page = (await shown.get("/console/outcome/7")).text
+    assert told in page
+    assert ("data-followed" in page) == is_followed
+    # A token that was used is shown no more.
+    assert ("5ec2e7" in page) == is_followed
+
+
+@pytest.mark.parametrize(
+    ("back", "tab"),
+    [
+        ("/", "Overview"),
+        ("/console/pending?key=orders&group=g", "Streams"),
+        ("/console/members", "Members"),
+        ("/console/node", "Node"),
+    ],
+)
+async def test_an_outcome_is_in_the_tab_from_which_it_was_done(back: str, tab: str) -> None:
+    shown = Shown()
+    kept_outcomes(shown).begin(Outcome("7", b"default", "Do it", back, 0.0, State.DONE))
+    page = (await shown.get("/console/outcome/7")).text
+    assert re.findall(r'aria-current="page"[^>]*>([^<]*)<', page) == [tab]
+
+
+def kept_outcomes(shown: Shown) -> Outcomes:
     """The outcomes that its console keeps."""
     for route in shown.app.routes:  # type: ignore[attr-defined]
         if route.path == "/console/outcome/{number}":
-            return list(route.endpoint.__self__._outcomes._found.values())
+            found: Outcomes = route.endpoint.__self__._outcomes
+            return found
     raise AssertionError("there is a route of outcomes")
+
+
+def shown_outcomes(shown: Shown) -> list[Outcome]:
+    return list(kept_outcomes(shown)._found.values())

@@ -10,9 +10,13 @@ import json
 import math
 import os
 import signal
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,9 +27,13 @@ import redis
 from selenium.webdriver.common.keys import Keys
 
 from crdtstream.access.basic import Login
+from crdtstream.console.map import REGIONS_MAX
 from crdtstream.v1 import admin_pb2 as pb
+from tests import patience
 from tests.console.browser import Browser, open_browser
+from tests.console.shown import Shown, link, members, status
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.live.test_joining import Joiner
 from tests.patience import LONG
 
 pytestmark = pytest.mark.live
@@ -190,6 +198,43 @@ def test_more_pages_are_open_than_a_browser_has_connections(
     cluster[1].client.xadd("seen again", {"f": "v"})
     count = str(cluster[1].client.dbsize())
     browser.until(lambda: browser.text("[data-cell='total.keys']") == count, "the key is counted")
+
+
+# Pairs of texts on the map that share some of its surface.
+MEETING = """
+const texts = [...document.querySelectorAll(".map text")];
+const places = texts.map((one) => one.getBoundingClientRect());
+return texts.flatMap((one, at) => texts.slice(0, at).filter((_, other) => {
+  const [a, b] = [places[at], places[other]];
+  return Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+}).map((other) => `${one.textContent}, ${other.textContent}`));
+"""
+
+
+@pytest.mark.parametrize("count", range(2, REGIONS_MAX + 1))
+async def test_labels_of_the_map_do_not_meet(browser: Browser, tmp_path: Path, count: int) -> None:
+    shown, regions = Shown(), range(1, count + 1)
+    # The longest texts that there are.
+    reports = {
+        one: status(one, *(link(peer, lag_ms=888) for peer in regions if peer != one))
+        for one in regions
+    }
+    shown.members = members(*regions)
+    shown.own, shown.others = reports.pop(1), dict(reports)
+    sheet = await shown.get("/console/static/console.css")
+    page = (await shown.get("/")).text.replace("</head>", f"<style>{sheet.text}</style></head>")
+    path = tmp_path / "map.html"
+    path.write_text(page)
+    for width in (380, 768, 1_280):
+        browser.looks_like(width=width)
+        browser.open(path.as_uri())
+        assert browser.run("return document.querySelectorAll('.label').length") == len(
+            list(permutations(regions, 2))
+        )
+        assert browser.run(MEETING) == [], width
+    # Scripts and styles of the node are not there.
+    browser.complaints()
 
 
 def test_a_paused_link_is_seen_on_the_map_in_the_table_and_as_a_notice(
@@ -440,10 +485,20 @@ def test_a_region_is_removed_after_its_seal(browser: Browser, tmp_path: Path) ->
 
 HOSTILE = (b"<script>alert(1)</script>", "\u202eredro \u05d0\u05d1".encode(), b"k" * (1 << 20))
 MANY_STREAMS = 100_000
+# Entries of the stream that are there before its writer begins.
+GIVEN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Regions with very many streams, and the writer of one of them."""
+
+    cluster: Cluster
+    writer: "FastWriter"
 
 
 @pytest.fixture
-def crowded(tmp_path: Path) -> Iterator[Cluster]:
+def crowded(tmp_path: Path) -> Iterator[Crowd]:
     """Three regions with very many streams, hostile names, and a writer who does not rest."""
     with running_regions(3, tmp_path) as cluster:
         first = cluster[1].client
@@ -456,41 +511,83 @@ def crowded(tmp_path: Path) -> Iterator[Cluster]:
             for at in range(3):
                 pipeline.xadd(name, {name[:100]: b"v" if at else name})
             pipeline.xgroup_create(name, name[:100], "0")
+        for _ in range(GIVEN):
+            pipeline.xadd("orders:new", {"customer": "c1"})
+        pipeline.xgroup_create("orders:new", "billing", "0")
+        pipeline.xreadgroup("billing", "worker-1", {"orders:new": ">"})
         pipeline.execute()
-        ends = Event()
+        writer = FastWriter(cluster[1])
         with ThreadPoolExecutor() as threads:
-            writer = threads.submit(write_fast, cluster[1], ends)
+            writing = threads.submit(writer.run)
             try:
-                yield cluster
+                yield Crowd(cluster, writer)
             finally:
-                ends.set()
-        writer.result()
+                writer.ends.set()
+        writing.result()
 
 
-def write_fast(node: Node, ends: Event) -> None:
-    """Write some 5,000 entries a second, until it ends."""
-    with node.connect() as client:
-        while not ends.wait(0.1):
-            pipeline = client.pipeline(transaction=False)
-            for at in range(500):
-                pipeline.xadd("orders:new", {"customer": f"c{at}"}, maxlen=100_000)
-            pipeline.execute()
+class FastWriter:
+    """Writes 5,000 entries a second, as far as the machine lets it, in batches of 50.
+
+    It packs commands and counts replies itself: a client library would take more of the processor
+    than the node.
+
+    Attributes:
+        acknowledged: number of XADDs that were answered with an ID.
+        seconds: for which it has written.
+    """
+
+    RATE, BATCH, LENGTH_MAX = 5_000, 50, 100_000
+
+    def __init__(self, node: Node) -> None:
+        self.ends, self.has_ended = Event(), Event()
+        self.acknowledged = 0
+        self.seconds = 0.0
+        self._node = node
+
+    def run(self) -> None:
+        argv = (b"XADD", b"orders:new", b"*", b"customer", b"c4711", b"amount", b"17")
+        command = b"*%d\r\n" % len(argv) + b"".join(b"$%d\r\n%b\r\n" % (len(a), a) for a in argv)
+        address = self._node.host, self._node.resp_port
+        began = time.monotonic()
+        with (
+            self._node.connect() as client,
+            socket.create_connection(address, timeout=patience.seconds()) as connection,
+            connection.makefile("rb") as replies,
+        ):
+            while not self.ends.is_set():
+                connection.sendall(command * self.BATCH)
+                for _ in range(self.BATCH):
+                    assert replies.readline().startswith(b"$")
+                    replies.readline()
+                self.acknowledged += self.BATCH
+                self.seconds = time.monotonic() - began
+                if not self.acknowledged % self.RATE:
+                    client.xtrim("orders:new", self.LENGTH_MAX)
+                # Behind its pace it goes on at once.
+                self.ends.wait(max(0.0, self.acknowledged / self.RATE - self.seconds))
+        self.has_ended.set()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_pages_are_clear_under_load_and_while_a_region_is_lost(
-    browser: Browser, crowded: Cluster
+    browser: Browser,
+    crowded: Crowd,
+    record_property: Callable[[str, object], None],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    cluster, writer = crowded.cluster, crowded.writer
     paths = [
         *("/", "/console/streams", "/console/members", "/console/node"),
-        *("/console/streams?pattern=*", "/console/stream?key=orders%3Anew"),
+        *("/console/streams?pattern=*", PATHS["stream"], PATHS["pending"]),
         *(f"/console/stream?{urlencode({'key': name})}" for name in HOSTILE[:2]),
     ]
 
     def is_clear(look: str) -> None:
+        before = writer.acknowledged
         for path in paths:
-            browser.open(url(crowded, path))
+            browser.open(url(cluster, path))
             if path == "/":
                 until_live(browser)
             if PICTURES:
@@ -500,42 +597,66 @@ def test_pages_are_clear_under_load_and_while_a_region_is_lost(
             assert browser.misplaced() == [], (look, path)
             assert browser.violations() == [], (look, path)
             assert browser.complaints() == [], (look, path)
+        assert writer.acknowledged > before, look
 
     looks = [(width, dark) for width in (1_280, 768, 380) for dark in (False, True)]
     for width, dark in looks:
         browser.looks_like(width=width, dark=dark)
         is_clear(f"load-{width}-{dark}")
 
-    crowded[3].end(signal.SIGKILL)
-    browser.open(url(crowded, "/"))
+    cluster[3].end(signal.SIGKILL)
+    browser.open(url(cluster, "/"))
     browser.until(lambda: "no answer" in browser.text("main"), "it is told", base=LONG)
     browser.complaints()
     for width, dark in looks:
         browser.looks_like(width=width, dark=dark)
         is_clear(f"lost-{width}-{dark}")
-    crowded[3].start()
+    cluster[3].start()
     browser.looks_like(width=1_280)
-    browser.open(url(crowded, "/"))
+    browser.open(url(cluster, "/"))
     browser.until(
         lambda: "no answer" not in browser.text("main") and "3 of 3" in browser.text(".tiles"),
         "it is back",
         base=LONG,
     )
+    writer.ends.set()
+    assert writer.has_ended.wait(patience.seconds())
+    added = cluster[1].client.xinfo_stream("orders:new")["entries-added"]
+    assert added == GIVEN + writer.acknowledged
+    cluster.converge()
+    rate = round(writer.acknowledged / writer.seconds)
+    record_property("xadds_per_second", rate)
+    with capsys.disabled():
+        print(f"\n{rate} XADDs a second, {writer.acknowledged} acknowledged")
 
 
 @pytest.mark.long
-def test_the_token_of_an_added_region_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
+def test_the_token_of_an_added_region_fits_a_phone_until_it_has_joined(
+    browser: Browser, tmp_path: Path
+) -> None:
+    joiner = Joiner(tmp_path, 3)
     with running_regions(2, tmp_path) as cluster:
         cluster.converge()
         browser.looks_like(width=380)
-        values = {"name": "eu", "grpc": "127.0.0.1:9", "resp": "", "http": ""}
-        browser.open(url(cluster, f"/console/act/add?{urlencode(values)}"))
+        browser.open(url(cluster, PATHS["add"]))
+        for name, value in (("name", "eu"), ("grpc", joiner.node.grpc_address)):
+            browser.run("document.getElementById(arguments[0]).value = arguments[1]", name, value)
+        click(browser, "Go on")
         click(browser, "Add region eu")
         until_done(browser)
         assert "--token-file region-3.token" in browser.text("main")
+        assert browser.text("[aria-current]") == "Members"
         assert browser.overflow() == 0
         assert browser.misplaced() == []
         assert browser.violations() == []
+        joiner.token.write_text(browser.text(".secret code"))
+        joiner.token.chmod(0o600)
+        try:
+            joiner.launch(cluster[1])
+            browser.until(lambda: "Its node has joined." in browser.text("main"), "it is told")
+            assert browser.text(".secret") == ""
+        finally:
+            joiner.kill()
 
 
 @pytest.fixture(scope="module")

@@ -173,6 +173,11 @@ async def test_a_name_of_another_domain_that_leads_here_is_refused(host: str) ->
     assert "orders" not in answer.text
 
 
+async def test_the_check_of_a_load_balancer_is_told_its_method_not_its_name() -> None:
+    answer = await shown_with_streams().get("/", method="OPTIONS", host="")
+    assert answer.status == 405
+
+
 @pytest.mark.parametrize("host", ["localhost:8381", "127.0.0.1", "[::1]:8381", "db.example"])
 async def test_own_names_are_answered(host: str) -> None:
     shown = shown_with_streams(announce_hosts=["db.example"])

@@ -41,7 +41,7 @@ def test_a_link_is_as_the_region_that_pulls_reports_it() -> None:
     found = picture(others={2: status(2, link(1, lag_ms=80), link(3))})
     cells = cells_of(found)
     assert cells["link.1-2.lag"] == "80 ms"
-    assert cells["link.2-1.lag"] == "7 ms"
+    assert cells["link.2-1.lag"] == cells["link.2-1.label"] == "7 ms"
 
 
 def test_a_region_without_an_answer_has_its_reason_and_its_links_are_unknown() -> None:

@@ -72,6 +72,16 @@ async def test_a_connection_with_an_unfinished_request_is_closed(
         writer.close()
 
 
+async def test_a_head_without_end_is_refused() -> None:
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ASK[:-2] + b"X: " + b"x" * (server.HEAD_BYTES_MAX + server.BODY_BYTES_MAX))
+        answer = await all_that_comes(reader)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.endswith(b"The request is too large.")
+        writer.close()
+
+
 async def test_bytes_that_come_slowly_buy_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS_MAX", 0.2)
     async with serving() as port:

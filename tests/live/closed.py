@@ -110,6 +110,9 @@ class Authority:
     def query(self, name: str) -> Files:
         return self._issued("query", name)
 
+    def client(self, name: str) -> Files:
+        return self._issued("client", name)
+
     def _issued(self, role: str, name: str, *options: str) -> Files:
         target = self.folder / f"{role}-{name}"
         if not target.exists():

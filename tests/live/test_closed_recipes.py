@@ -57,7 +57,7 @@ def test_the_recipe_for_node_redis_gets_in_and_outlives_a_restart(tmp_path: Path
     node = program("node", hint="apt-get install nodejs npm, then `make tools`")
     require(PACKAGES.exists(), "node-redis is missing: run `make tools`")
     with closed_regions(1, tmp_path) as closed:
-        one, paths = closed[1], closed.authority.query("app").paths
+        one, paths = closed[1], closed.authority.client("app").paths
         outlives_a_restart(
             closed,
             "messages",
@@ -77,7 +77,7 @@ def test_the_recipe_for_node_redis_gets_in_and_outlives_a_restart(tmp_path: Path
 def test_the_recipe_for_redis_py_gets_in_with_two_users_of_few_rights(tmp_path: Path) -> None:
     """One user appends, and another one reads the health pages."""
     with closed_regions(1, tmp_path) as closed:
-        one, files = closed[1], closed.authority.query("app")
+        one, files = closed[1], closed.authority.client("app")
         outlives_a_restart(
             closed,
             "orders:1",

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from crdtstream.access.basic import Login
-from crdtstream.v1 import query_pb2, query_pb2_grpc
-from tests.live.closed import PASSWORD, Closed, closed_regions
+from crdtstream.v1 import admin_pb2, admin_pb2_grpc, query_pb2, query_pb2_grpc
+from tests.live.closed import PASSWORD, Closed, Files, closed_regions
 from tests.patience import seconds
 
 pytestmark = pytest.mark.live
@@ -40,10 +41,14 @@ def acl(closed: Closed, *words: str) -> None:
 @pytest.fixture
 def stub(closed: Closed) -> Iterator[Any]:
     """The Query service, over one connection with a reader's certificate."""
-    contents = closed.reader.contents
-    credentials = grpc.ssl_channel_credentials(contents.ca, contents.key, contents.certificates)
+    credentials = channel_credentials(closed.reader)
     with grpc.secure_channel(closed[1].grpc_address, credentials) as channel:
         yield query_pb2_grpc.QueryStub(channel)
+
+
+def channel_credentials(shown: Files) -> grpc.ChannelCredentials:
+    contents = shown.contents
+    return grpc.ssl_channel_credentials(contents.ca, contents.key, contents.certificates)
 
 
 def code_of(call: Any, request: Any, who: Login) -> tuple[grpc.StatusCode, str]:
@@ -101,11 +106,38 @@ def test_a_login_that_was_right_is_judged_again(
     assert code_of(stub.Scan, SCAN, etl)[0] is grpc.StatusCode.UNAUTHENTICATED
 
 
+def test_a_clients_certificate_opens_the_port_of_redis_clients_and_nothing_else(
+    closed: Closed,
+) -> None:
+    """Beside the password of a user who may do everything as well."""
+    app, node = closed.authority.client("app"), closed[1]
+    assert closed.redis(node, **app.for_redis).ping()
+    credentials = channel_credentials(app)
+    with grpc.secure_channel(node.grpc_address, credentials) as channel:
+        query, admin = query_pb2_grpc.QueryStub(channel), admin_pb2_grpc.AdminStub(channel)
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        for call, request in (
+            (query.ListStreams, query_pb2.ListStreamsRequest()),
+            (query.Scan, SCAN),
+            (admin.Status, admin_pb2.StatusRequest()),
+            (health.Check, health_pb2.HealthCheckRequest()),
+        ):
+            for who in (Login(), Login(PASSWORD, "root")):
+                code, reason = code_of(call, request, who)
+                assert code is grpc.StatusCode.PERMISSION_DENIED
+                assert "of client app of database crdb, for the port of Redis clients" in reason
+    browser = Browser(closed, app)
+    assert browser.get(Login()) == 401
+    browser.close()
+
+
 class Browser:
     """One connection to the pages, over TLS, which stays open."""
 
-    def __init__(self, closed: Closed) -> None:
+    def __init__(self, closed: Closed, shown: Files | None = None) -> None:
         context = ssl.create_default_context(cafile=str(closed.authority.ca))
+        if shown is not None:
+            context.load_cert_chain(shown.paths.certificate, shown.paths.key)
         self._connection = http.client.HTTPSConnection(
             "localhost", closed[1].http_port, timeout=seconds(), context=context
         )

@@ -6,6 +6,7 @@ import signal
 import ssl
 import subprocess
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import redis
 import yaml
 
 from crdtstream.access.basic import Login
 from tests.conftest import ROOT, free_base_port, program
 from tests.live.closed import PASSWORD, Closed, closed_regions
 from tests.live.cluster import Node
+from tests.metrics.expressions import of_dashboard
 from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
@@ -28,7 +31,9 @@ EXAMPLE: Final = ROOT / "deploy" / "closed" / "prometheus.yml"
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
-    with closed_regions(2, tmp_path_factory.mktemp("closed")) as closed:
+    # With bounds, which two panels show.
+    bounds = {"max_replication_lag_effects": 100_000, "max_replication_lag_ms": 60_000}
+    with closed_regions(2, tmp_path_factory.mktemp("closed"), **bounds) as closed:
         yield closed
 
 
@@ -89,11 +94,13 @@ def test_renewed_certificates_are_shown_to_the_next_browser(closed: Closed) -> N
 # --- Prometheus ---------------------------------------------------------------------------------
 
 
-def test_prometheus_scrapes_by_tls_with_a_user_and_judges_the_alerts(
-    closed: Closed, tmp_path: Path
-) -> None:
-    """The configuration is that of ``deploy/closed``, with the addresses and files of this test."""
-    server = program("prometheus")
+@pytest.fixture(scope="module")
+def prometheus(closed: Closed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Port of a server that scrapes both regions each second.
+
+    Its configuration is that of ``deploy/closed``, with the addresses and files of this test.
+    """
+    server, folder = program("prometheus"), tmp_path_factory.mktemp("prometheus")
     config = yaml.safe_load(EXAMPLE.read_text())
     config["global"] = dict.fromkeys(("scrape_interval", "evaluation_interval"), "1s")
     config["rule_files"] = [str(ROOT / "deploy" / "alerts.yml")]
@@ -106,16 +113,15 @@ def test_prometheus_scrapes_by_tls_with_a_user_and_judges_the_alerts(
         {"targets": [f"localhost:{node.http_port}"], "labels": {"region": str(node.region)}}
         for node in closed.nodes
     ]
-    path = tmp_path / "prometheus.yml"
+    path = folder / "prometheus.yml"
     path.write_text(yaml.safe_dump(config))
     port = free_base_port(1)
-    log = tmp_path / "log"
-    with log.open("wb") as output:
+    with (folder / "log").open("wb") as output:
         process = subprocess.Popen(
             [
                 str(server),
                 f"--config.file={path}",
-                f"--storage.tsdb.path={tmp_path / 'data'}",
+                f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],
             stdout=output,
@@ -123,13 +129,60 @@ def test_prometheus_scrapes_by_tls_with_a_user_and_judges_the_alerts(
         )
     try:
         wait_until(partial(_are_up, port, 2), "both regions are scraped")
-        [link] = _asked(port, "query?query=crdtstream_link_up{region='1'}")["result"]
-        assert link["value"][1] == "1"
-        wait_until(lambda: set(_rules(port)) == {"ok"}, "all rules were evaluated")
-        assert len(_rules(port)) > 10
+        yield port
     finally:
         process.kill()
         process.wait()
+
+
+def test_prometheus_scrapes_by_tls_with_a_user_and_judges_the_alerts(prometheus: int) -> None:
+    [link] = _asked(prometheus, "query?query=crdtstream_link_up{region='1'}")["result"]
+    assert link["value"][1] == "1"
+    wait_until(lambda: set(_rules(prometheus)) == {"ok"}, "all rules were evaluated")
+    assert len(_rules(prometheus)) > 10
+
+
+# They have data once something is wrong, or a region takes over a state.
+QUIET: Final = (
+    "crdtstream_link_silence_seconds",
+    "crdtstream_bootstrap_size_bytes",
+    "crdtstream_bootstrap_phase",
+)
+
+
+def test_each_panel_of_the_dashboard_has_data_of_closed_regions(
+    closed: Closed, prometheus: int
+) -> None:
+    client = closed[1].client
+    client.xgroup_create("orders:1", "workers", "0", mkstream=True)
+    stranger = closed.redis(closed[1], username=None, password=None)
+    missing = {use.expression for use in of_dashboard() if not use.expression.startswith(QUIET)}
+    assert len(missing) > 50
+
+    def are_answered() -> bool:
+        """A moment's work of clients, and another look at those without data."""
+        for node in closed.nodes:
+            node.client.xadd("orders:1", {"f": "v"})
+        read = client.xreadgroup("workers", "c1", {"orders:1": ">"}, count=1)
+        client.xack("orders:1", "workers", *(one for _, got in read for one, _ in got))
+        with pytest.raises(redis.ResponseError):
+            client.get("orders:1")
+        with pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+        missing.difference_update(filter(partial(_has_data, prometheus), sorted(missing)))
+        return not missing
+
+    try:
+        wait_until(are_answered, "each panel has data")
+    except AssertionError:
+        pytest.fail(f"no data: {sorted(missing)}")
+
+
+def _has_data(port: int, expression: str) -> bool:
+    """True if it has a number; NaN is the share of nothing."""
+    asked = expression.replace("$__rate_interval", "10s").replace("$region", ".*")
+    found = _asked(port, f"query?{urllib.parse.urlencode({'query': asked})}")["result"]
+    return any(one["value"][1] != "NaN" for one in found)
 
 
 def _asked(port: int, what: str) -> Any:
@@ -161,7 +214,7 @@ def test_the_exporter_for_redis_reads_with_a_user_by_tls(closed: Closed, tmp_pat
     # It looks the password up by the address.
     address = f"rediss://localhost:{node.resp_port}"
     passwords.write_text(json.dumps({address: PASSWORD}))
-    paths = closed.reader.paths
+    paths = closed.authority.client("exporter").paths
     with (tmp_path / "log").open("wb") as output:
         process = subprocess.Popen(
             [

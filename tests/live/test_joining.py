@@ -298,6 +298,11 @@ def test_a_region_moves_to_another_address_without_restarts_of_the_others(
     moving.client.xadd("s", {"from": "3"})
     level(list(cluster.nodes.values()))
     assert cluster[1].link(3).address == moved
+    epoch = listed(cluster[1])["epoch"]
+    again = crdb(cluster[1], *given)
+    assert again.returncode == 0
+    assert "has this name and these addresses already" in again.stdout
+    assert listed(cluster[1])["epoch"] == epoch
 
 
 @pytest.mark.long

@@ -3,13 +3,14 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from crdtstream.local_regions import LocalRegions
-from crdtstream.settings import GRPC_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings import RESP_PORT_BASE
 from tests.conftest import ROOT, free_base_port, program
 from tests.live.test_quickstart import Shell, plain, shell_of
 from tests.patience import seconds
@@ -45,42 +46,43 @@ def words(line: str) -> str:
 def test_the_roles_of_the_page_may_do_what_it_says_and_no_more(tmp_path: Path) -> None:
     program("redis-cli", hint="apt-get install redis-tools")
     base_port = free_base_port(3)
-    shift = base_port + GRPC_PORT_BASE - RESP_PORT_BASE
-    (_, prepare), *then = [
-        (
-            kind,
-            re.sub(
-                r"\b738(\d)\b",
-                lambda found: str(shift + int(found[1])),
-                re.sub(r"\b638(\d)\b", lambda found: str(base_port + int(found[1])), text),
-            ),
-        )
-        for kind, text in blocks()
-    ]
-    printed = next(text for kind, text in then if not kind)
-    local = LocalRegions(3, tmp_path / "secure", base_port=base_port, tls=True)
-    with shell_of("bash", tmp_path) as shell:
-        try:
-            # Stopped once, as the page wants it.
-            local.start_all()
-            assert local.wait_until_healthy()
-            local.stop_all()
-            run(shell, prepare)
-            local.start_all()
-            assert local.wait_until_healthy()
-            for kind, text in then:
-                if kind == "console":
-                    run(shell, text)
-                elif kind == "python":
-                    done = subprocess.run(
-                        [sys.executable, "-c", text],
-                        cwd=tmp_path,
-                        capture_output=True,
-                        text=True,
-                        timeout=seconds(),
-                        check=False,
-                    )
-                    assert (done.stdout, done.returncode) == (printed, 0), done.stderr
-        finally:
-            local.stop_all()
-            local.close()
+    found = [(kind, of_ports(text, base_port)) for kind, text in blocks()]
+    printed = next(text for kind, text in found if not kind)
+    with shell_of("bash", tmp_path) as shell, ended_with(shell):
+        for kind, text in found:
+            if kind == "console":
+                run(shell, text)
+            elif kind == "python":
+                done = subprocess.run(
+                    [sys.executable, "-c", text],
+                    cwd=tmp_path,
+                    capture_output=True,
+                    text=True,
+                    timeout=seconds(),
+                    check=False,
+                )
+                assert (done.stdout, done.returncode) == (printed, 0), done.stderr
+        for path in tmp_path.rglob("*"):
+            # Certificates are for everybody.
+            is_public = path.name in {"cert.pem", "ca.pem"}
+            assert is_public or not path.stat().st_mode & 0o077, path
+        passwords = {path.read_text().strip() for path in tmp_path.glob("*.password")}
+        assert len(passwords) == 3
+        for path in [*tmp_path.glob("*.acl"), *tmp_path.glob("secure/region-*.*")]:
+            assert not any(one in path.read_text() for one in passwords), path
+
+
+def of_ports(text: str, base_port: int) -> str:
+    """A block of the page whose regions have other ports."""
+    shift = base_port - RESP_PORT_BASE
+    text = re.sub(r"\b[67]38[1-3]\b", lambda found: str(int(found[0]) + shift), text)
+    return text.replace("crdtstream up ", f"crdtstream up --base-port {base_port} ")
+
+
+@contextmanager
+def ended_with(shell: Shell) -> Iterator[None]:
+    """Whatever it started ends before the shell does."""
+    try:
+        yield
+    finally:
+        shell.run("kill $(jobs -p); wait")

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import redis
 
-from crdtstream.region.sealing import LEASE_MS
+from crdtstream.region.members.sealing import LEASE_MS
 from crdtstream.v1 import membership_pb2 as wire
 from crdtstream.v1.membership_pb2_grpc import MembershipStub
 from tests.live.cluster import Cluster, Node, running_regions

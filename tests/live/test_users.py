@@ -198,6 +198,13 @@ def test_one_file_is_pushed_to_all_regions_and_differences_are_shown(
     for node in cluster.nodes.values():
         assert node.client.acl_getuser("eve")["keys"] == ["~e"]
         assert node.status().users_epoch == 1
+    # Once more changes nothing but the epoch.
+    code, told = run("crdb", "acl", "push", str(users))
+    assert (code, "epoch 2" in told) == (0, True), told
+    assert [node.client.acl_getuser("eve")["keys"] for node in cluster.nodes.values()] == [
+        ["~e"],
+        ["~e"],
+    ]
     # It is kept over a restart.
     cluster[2].end()
     cluster[2].start()

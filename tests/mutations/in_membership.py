@@ -7,14 +7,14 @@ from tests.mutations.mutation import Mutation
 MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
 CUT: Final = "crdtstream/core/membership/cut.py"
-REGION: Final = "crdtstream/region/membership.py"
+REGION: Final = "crdtstream/region/members/membership.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
 OF_STARTS: Final = "tests/region/test_membership_starts.py::"
 OF_MEMBERS: Final = "tests/membership/test_members.py::"
 OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
-SEALING: Final = "crdtstream/region/sealing.py"
+SEALING: Final = "crdtstream/region/members/sealing.py"
 OF_SEALING: Final = "tests/region/test_sealing.py::"
 OF_CUT: Final = "tests/membership/test_cut.py::"
 
@@ -118,8 +118,8 @@ MEMBERSHIP: Final = (
     Mutation(
         "who-recovers-applies-what-a-removed-region-sends",
         "crdtstream/region/holding.py",
-        "            or self.asks_members\n",
-        "",
+        "        return self.asks_members or not self._numbering.is_kept\n",
+        "        return not self._numbering.is_kept\n",
         (OF_PULL + "test_a_recovering_region_applies_nothing_before_all_members_have_answered",),
         "V10: a restored member takes effects beyond the cut from a region that was removed",
     ),

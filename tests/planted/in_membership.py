@@ -7,10 +7,10 @@ from crdtstream.commands.beyond_redis.version_vectors import refuse_lost
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import Change
 from crdtstream.core.membership.deciding import Deciding
-from crdtstream.region.known_members import KnownMembers
 from crdtstream.region.links.routes import Routes
-from crdtstream.region.membership import Membership
-from crdtstream.region.sealing import Sealing
+from crdtstream.region.members.known_members import KnownMembers
+from crdtstream.region.members.membership import Membership
+from crdtstream.region.members.sealing import Sealing
 from tests.planted.bug import Bug, Patch, everywhere
 
 # The first seeds in which members change begin here (``sim/making.py``).

@@ -7,8 +7,8 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import Add, JoinToken
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
-from crdtstream.region.cuts import Cuts
-from crdtstream.region.known_members import without_cuts
+from crdtstream.region.members.cuts import Cuts
+from crdtstream.region.members.known_members import without_cuts
 from tests.membership.world import adopted, contact, removal, renamed
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))

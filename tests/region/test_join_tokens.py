@@ -9,7 +9,7 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import Activate, Add, Change, JoinToken, MembersError
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import apply
-from crdtstream.region.known_members import KnownMembers
+from crdtstream.region.members.known_members import KnownMembers
 from tests.harness.driven import PROVEN, make_region
 from tests.membership.world import adopted, contact, instance, removal
 

@@ -22,11 +22,11 @@ from crdtstream.core.membership.deciding import Accept, Ballot, Letter, Nack, Pr
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.membership import ISSUE_AFTER_MS
+from crdtstream.region.members.membership import ISSUE_AFTER_MS
+from crdtstream.region.members.wishes import PATIENCE_MS, RESEND_MS, RETRY_MS_MAX
 from crdtstream.region.opening import FolderState
 from crdtstream.region.ready import StoreMembership
 from crdtstream.region.staleness import LagAction
-from crdtstream.region.wishes import PATIENCE_MS, RESEND_MS, RETRY_MS_MAX
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, moved, removal

@@ -23,13 +23,13 @@ from crdtstream.core.membership.encoding import (
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.region.links.link import Refused
-from crdtstream.region.membership import ISSUE_AFTER_MS, RECENT_MAX
+from crdtstream.region.members.membership import ISSUE_AFTER_MS, RECENT_MAX
+from crdtstream.region.members.wishes import PATIENCE_MS
 from crdtstream.region.opening import FolderState
 from crdtstream.region.peer_runs import PeerRun
 from crdtstream.region.readiness import Answer
 from crdtstream.region.ready import Confirm, News, StoreIncarnations, StoreMembership
 from crdtstream.region.region import Region
-from crdtstream.region.wishes import PATIENCE_MS
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
 from tests.membership.world import adopted, contact, instance, removal, renamed

@@ -673,6 +673,33 @@ def test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile(known
     assert dict(region.replica.vv) == {}
 
 
+def test_a_recovering_region_asks_for_effects_once_all_members_have_answered() -> None:
+    """Before, it could apply none, and would drop them where its links begin again."""
+    puller = Puller(folder_with(adopted(3), is_proven=False))
+    driven, region = puller.driven, puller.driven.region
+    _, send = puller.drain()
+    assert asked_origins(send) == frozenset()
+    puller.welcome(r2=2)
+    puller.heartbeat(r2=2)
+    assert puller.pull.lag_effects == 2
+    puller.at += WATCH_SECONDS.value
+    assert HangUp() not in puller.drain()
+    other = region.links.pulls[R3]
+    while not isinstance(other.next(driven.now, puller.at), Sleep):
+        pass
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), driven.now, puller.at)
+    hang_up, _, send = puller.drain()
+    assert hang_up == HangUp()
+    assert asked_origins(send) == {R2}
+
+
+def asked_origins(action: PullAction) -> frozenset[RegionId]:
+    """The origins for which the first message of a call asks."""
+    assert isinstance(action, Send)
+    assert isinstance(action.message, Open)
+    return action.message.origins
+
+
 def test_a_recovering_region_takes_no_state_over_before_all_members_answered() -> None:
     """V10: nor that of a region that may have been removed."""
     puller = Puller(folder_with(adopted(3), is_proven=False))

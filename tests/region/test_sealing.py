@@ -7,9 +7,9 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import MembersError, Removal
 from crdtstream.core.membership.encoding import Seal, decode_kept, encode_kept
 from crdtstream.core.wire.codec import decode_batch
-from crdtstream.region.membership import ISSUE_AFTER_MS
+from crdtstream.region.members.membership import ISSUE_AFTER_MS
+from crdtstream.region.members.sealing import LEASE_MS, Sealing
 from crdtstream.region.region import Region
-from crdtstream.region.sealing import LEASE_MS, Sealing
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import Told
 from tests.membership.world import removal

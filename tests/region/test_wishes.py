@@ -24,7 +24,7 @@ from crdtstream.core.membership.deciding import (
 )
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.region.deadlines import Deadlines
-from crdtstream.region.wishes import (
+from crdtstream.region.members.wishes import (
     PATIENCE_MS,
     RESEND_MS,
     RETRY_MS_MAX,

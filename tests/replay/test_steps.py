@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
         (2.0, "row.1.state", "now"),
         (2.0, "link.1-2.state", "cut"),
         (2.0, "link.2-1.state", "cut"),
-        (2.0, "link.2-1.lag", "cut"),
+        (2.0, "link.2-1.label", "cut"),
         (2.0, "link.1-3.state", "ok"),
         (3.0, "region.3.state", "no process"),
         (3.0, "link.1-3.state", "unknown"),

@@ -47,6 +47,7 @@ def run_of(*marks: tuple[float, MarkKind, str]) -> Run:
         (1.0, "link.2-1.lag", "999 ms"),
         (1.0, "link.2-1.state", "ok"),
         (2.5, "link.2-1.lag", "2.5 s"),
+        (2.5, "link.2-1.label", "2.5 s"),
         (2.5, "link.2-1.state", "behind"),
         (2.5, "link.2-1.behind", "1\u202f234"),
         (3.0, "link.2-1.lag", "–"),

@@ -195,6 +195,13 @@ async def test_a_peer_of_an_unknown_authority_is_named_as_such(ca: Issuer) -> No
             lambda ca: ca.made(Role.QUERY, "etl"),
             "certificate is of query etl of database crdb; this call is for role region",
         ),
+        (
+            lambda ca: ca.made(Role.CLIENT, "app"),
+            (
+                "its certificate is of client app of database crdb, for the port of Redis clients"
+                " alone; show that of an operator or reader"
+            ),
+        ),
     ],
 )
 async def test_a_certificate_of_the_same_authority_may_be_nobody_here(

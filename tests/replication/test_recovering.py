@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,19 +15,31 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import NO_UID, DatabaseUid, shown_uid
 from crdtstream.core.wire.codec import decode_batch
+from crdtstream.engine.folder import INCARNATIONS
+from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.link import Link, LinkState
-from crdtstream.store.log import Fsync, MemoryLog
+from crdtstream.region.links.pull import Pull
+from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.sqlite import SqliteLog
 from tests.harness.replies import of_type
 from tests.patience import until
-from tests.replication.regions import LiveRegion, addresses, converged, live_regions
+from tests.replication.regions import (
+    LIMITS,
+    PATIENT,
+    LiveRegion,
+    addresses,
+    converged,
+    live_regions,
+)
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 OTHER = DatabaseUid(b"\xff" * 16)
 
 
-def fresh(number: int, where: dict[int, str]) -> LiveRegion:
-    return LiveRegion(number, where, is_proven=False, uid=NO_UID)
+def fresh(
+    number: int, where: dict[int, str], limits: RegionLimits = LIMITS, log: Log | None = None
+) -> LiveRegion:
+    return LiveRegion(number, where, log=log, is_proven=False, uid=NO_UID, limits=limits)
 
 
 async def copy_of(log: MemoryLog) -> MemoryLog:
@@ -112,6 +126,48 @@ async def test_a_wiped_region_takes_its_effects_back_before_it_issues() -> None:
             assert wiped.replica.database_uid == second.replica.database_uid
             wiped.add(1)
             await converged([wiped, second, third])
+
+
+class SlowFolder(MemoryLog):
+    """It keeps incarnations so slowly that all peers have sent what they can before."""
+
+    pulls: Collection[Pull] = ()
+
+    async def set_meta(self, key: str, value: str) -> None:
+        if key == INCARNATIONS:
+            # A heartbeat may come before the batches, and the next one does not.
+            for _ in range(2):
+                before = {pull.peer: pull.stats.heard_ms for pull in self.pulls}
+                await until(partial(self._is_heard_after, before))
+        await super().set_meta(key, value)
+
+    def _is_heard_after(self, before: dict[RegionId, int]) -> bool:
+        """True if each peer sent a heartbeat since, or batches, after which nothing is read."""
+        return all(
+            pull.stats.heard_ms > before[pull.peer] or not pull.may_read for pull in self.pulls
+        )
+
+
+async def test_a_wiped_region_is_sent_each_effect_once() -> None:
+    """Its links begin again when its folder knows the incarnations of the others."""
+    where = addresses()
+    # No link may break, and no effect may come by another way.
+    limits = replace(PATIENT, inbox_wait_ms_max=600_000)
+    first, second, third = (fresh(number, where, limits) for number in where)
+    async with first.running(), second.running():
+        async with third.running():
+            await until(lambda: not any(one.obstacle for one in (first, second)))
+            first.add(7)
+            second.add(5)
+            await converged([first, second, third])
+        log = SlowFolder()
+        wiped = fresh(3, where, limits, log)
+        async with wiped.running():
+            log.pulls = wiped.pulls.values()
+            await until(lambda: wiped.obstacle is None)
+            await converged([first, second, wiped])
+            received = {peer: pull.stats.effects for peer, pull in wiped.pulls.items()}
+            assert received == {R1: 7, R2: 5}
 
 
 async def logged(region: LiveRegion, vv: VersionVector) -> None:

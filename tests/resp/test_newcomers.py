@@ -219,7 +219,7 @@ def test_strangers_have_no_client_with_a_login_evicted() -> None:
 
 def test_a_client_that_leaves_its_refusals_unread_is_cut_off() -> None:
     """As in Redis: else each connection could make the node keep a whole output buffer."""
-    with guarded() as node, node.client() as client:
+    with guarded(login_ms_max=0) as node, node.client() as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         worst = 0
         with suppress(ConnectionError, TimeoutError):

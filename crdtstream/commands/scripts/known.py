@@ -185,8 +185,8 @@ def _redisson_pending_range(arg_count: int, words: tuple[bytes, ...], call: Call
         return []
     call.replica.read_entries(stream, ascending_ids(texts))
     # Of an ID that stands in several lanes the script takes what XRANGE shows first.
-    first = (next(stream.find(strict_id(text)), None) for text in texts)
-    return encode_entries(found for found in first if found is not None)[0]
+    first = [next(stream.find(strict_id(text)), None) for text in texts]
+    return encode_entries([found for found in first if found is not None])[0]
 
 
 def _redisson_expire(name: bytes, call: Call) -> Reply:

@@ -230,19 +230,19 @@ function begin() {
 
 if (body.dataset.live !== undefined) begin();
 
-// An action that is being done is looked at again until it has ended.
+// An outcome is looked at again until it has ended, and an added region has joined.
 const WATCH_MS = 1000;
 
 async function watch() {
-  const answer = await fetch(location.href).catch(() => null);
+  const answer = document.hidden ? null : await fetch(location.href).catch(() => null);
   if (answer !== null && answer.ok) {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const found = page.querySelector("[data-outcome]");
     const shown = document.querySelector("[data-outcome]");
     if (found.textContent !== shown.textContent) shown.replaceChildren(...found.childNodes);
-    if (found.dataset.outcome !== "being done") return;
+    if (!("followed" in found.dataset)) return;
   }
   setTimeout(watch, WATCH_MS);
 }
 
-if (document.querySelector("[data-outcome='being done']") !== null) setTimeout(watch, WATCH_MS);
+if (document.querySelector("[data-followed]") !== null) setTimeout(watch, WATCH_MS);

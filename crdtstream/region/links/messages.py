@@ -113,7 +113,7 @@ class Progress:
         staging_vv: what the sender will have when it has taken over the state of another region;
             None: it does not take one over.
         epoch: of the members, at which ``durable_vv`` is the sender's word on removed regions; 0:
-            it is none (``region/cuts.py``).
+            it is none (``region/members/cuts.py``).
         histories: in heartbeats, the news of the sender's effects (``Compared.news``).
     """
 

@@ -19,7 +19,7 @@ from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.links.words import Words
-from crdtstream.region.membership import Membership
+from crdtstream.region.members.membership import Membership
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.opening import Opening
 from crdtstream.region.outstanding import Outstanding

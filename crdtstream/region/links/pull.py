@@ -111,6 +111,7 @@ class _Call:
     Attributes:
         is_opened: the first message was sent.
         asks: this region recovered when it sent that, so the Welcome is an answer to it.
+        greets: it asks for no effects, as this region could not apply them yet.
         must_reopen: the link is to begin again; what comes until then is dropped.
         rejected: reason why a batch cannot be applied.
         apart: what a batch does not continue.
@@ -126,6 +127,7 @@ class _Call:
         "apart",
         "asks",
         "gossip",
+        "greets",
         "heard_at",
         "is_opened",
         "must_reopen",
@@ -139,6 +141,7 @@ class _Call:
 
     def __init__(self, own: OwnSide, peer: RegionId, at: float) -> None:
         self.is_opened = self.asks = self.must_reopen = False
+        self.greets = own.holding.greets_only
         self.rejected: str | None = None
         self.apart: Difference | None = None
         self.heard_at: float | None = at
@@ -495,7 +498,7 @@ class Pull:
             region=own.identity.region,
             database_id=own.identity.database_id,
             run_id=own.identity.run_id,
-            origins=self.origins,
+            origins=frozenset() if call.greets else self.origins,
             vv=dict(own.replica.vv),
             standing=standing,
             membership=own.membership.said(),
@@ -521,7 +524,7 @@ class Pull:
         if call.heard_at is None:
             call.heard_at = at
         silent_after = call.silence_seconds
-        watch_at = at + (silent_after if self._is_calm else WATCH_SECONDS.value)
+        watch_at = at + (silent_after if self._is_calm(call) else WATCH_SECONDS.value)
         if self.may_read:
             silent_at = call.heard_at + silent_after
             if at >= silent_at:
@@ -533,7 +536,7 @@ class Pull:
             self._begin_again(now)
             return self.next(now, at)
         # Only a link that is up begins again; another one asks for the right origins anyway.
-        if self.link.is_up and self._own.routes.wanted(self.peer, now) != self.origins:
+        if self.link.is_up and self._wants_others(call, now):
             self._begin_again(now)
             return self.next(now, at)
         if not may_send:
@@ -548,15 +551,21 @@ class Pull:
     def _quiet_seconds(self) -> float:
         return quiet_seconds(self._own.limits, peer_pulls=self.peer_pulls)
 
-    @property
-    def _is_calm(self) -> bool:
+    def _is_calm(self, call: _Call) -> bool:
         """True if time changes nothing except that an ack is due, or a message of the peer."""
         return (
             self.link.state is LinkState.LIVE
+            and not call.greets
             and self.waits_since is None
             and not self.unserved
             and self._own.routes.are_usual
         )
+
+    def _wants_others(self, call: _Call, now: Millis) -> bool:
+        """True if other origins are wanted than the call asks for."""
+        if call.greets:
+            return not self._own.holding.greets_only
+        return self._own.routes.wanted(self.peer, now) != self.origins
 
     def _can_be_served(self) -> bool:
         """True if others brought what was left out of the link because this region lacked it."""

@@ -28,7 +28,7 @@ func connect(t *testing.T) (context.Context, *redis.Client) {
 	t.Helper()
 	options := optionsOf(t)
 	if os.Getenv("CERTIFICATES") != "" {
-		withCertificate(t, options, "query-app")
+		withCertificate(t, options, "client-app")
 	}
 	client := redis.NewClient(options)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

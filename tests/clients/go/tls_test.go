@@ -92,12 +92,12 @@ func contains(t *testing.T, err error, wanted string) {
 }
 
 func TestTLSACertificateIsTheLogin(t *testing.T) {
-	ctx, client := connectAs(t, "query-app", nil)
+	ctx, client := connectAs(t, "client-app", nil)
 	same(t, whoami(t, ctx, client), "app")
 }
 
 func TestTLSANameAndAPasswordReplaceTheUserOfTheCertificate(t *testing.T) {
-	for _, holder := range []string{"query-app", "query-stranger"} {
+	for _, holder := range []string{"client-app", "client-stranger"} {
 		ctx, client := connectAs(t, holder, func(options *redis.Options) {
 			options.Username, options.Password = "reader", os.Getenv("PASSWORD")
 		})
@@ -106,7 +106,7 @@ func TestTLSANameAndAPasswordReplaceTheUserOfTheCertificate(t *testing.T) {
 }
 
 func TestTLSWhatAUserMayNotDoIsAnErrorOfTheLibrary(t *testing.T) {
-	ctx, client := connectAs(t, "query-reader", nil)
+	ctx, client := connectAs(t, "client-reader", nil)
 	check(t, client.XRange(ctx, "orders:1", "-", "+").Err())
 	err := client.XAdd(ctx, &redis.XAddArgs{Stream: "orders:1", Values: []string{"f", "v"}}).Err()
 	if !redis.IsPermissionError(err) {
@@ -119,14 +119,14 @@ func TestTLSWhatAUserMayNotDoIsAnErrorOfTheLibrary(t *testing.T) {
 }
 
 func TestTLSAClientIsRefusedWithoutAGoodCertificate(t *testing.T) {
-	err := refusal(t, "query-app", func(options *redis.Options) { options.TLSConfig.GetClientCertificate = nil })
+	err := refusal(t, "client-app", func(options *redis.Options) { options.TLSConfig.GetClientCertificate = nil })
 	contains(t, err, "certificate required")
-	contains(t, refusal(t, "query-expired", nil), "expired certificate")
-	contains(t, refusal(t, "query-forged", nil), "unknown certificate authority")
+	contains(t, refusal(t, "client-expired", nil), "expired certificate")
+	contains(t, refusal(t, "client-forged", nil), "unknown certificate authority")
 }
 
 func TestTLSAClientRefusesANodeThatItDoesNotTrust(t *testing.T) {
-	err := refusal(t, "query-app", func(options *redis.Options) {
+	err := refusal(t, "client-app", func(options *redis.Options) {
 		pem, err := os.ReadFile(inFolder("other-ca.pem"))
 		check(t, err)
 		options.TLSConfig.RootCAs = x509.NewCertPool()
@@ -139,7 +139,7 @@ func TestTLSAClientRefusesANodeThatItDoesNotTrust(t *testing.T) {
 }
 
 func TestTLSAClientChecksTheNameOfTheNode(t *testing.T) {
-	err := refusal(t, "query-app", func(options *redis.Options) { options.Addr = "127.0.0.1:" + os.Getenv("PORT") })
+	err := refusal(t, "client-app", func(options *redis.Options) { options.Addr = "127.0.0.1:" + os.Getenv("PORT") })
 	var another x509.HostnameError
 	if !errors.As(err, &another) {
 		t.Fatalf("another error: %v", err)
@@ -147,18 +147,18 @@ func TestTLSAClientChecksTheNameOfTheNode(t *testing.T) {
 }
 
 func TestTLSACertificateOfNoUserIsNoLogin(t *testing.T) {
-	err := refusal(t, "query-stranger", nil)
+	err := refusal(t, "client-stranger", nil)
 	if !redis.IsAuthError(err) {
 		t.Fatalf("another error: %v", err)
 	}
-	err = refusal(t, "query-app", func(options *redis.Options) {
+	err = refusal(t, "client-app", func(options *redis.Options) {
 		options.Username, options.Password = "app", "a-wrong-password-of-users"
 	})
 	contains(t, err, "WRONGPASS")
 }
 
 func TestTLSALongPipelineAndALargeValue(t *testing.T) {
-	ctx, client := connectAs(t, "query-app", nil)
+	ctx, client := connectAs(t, "client-app", nil)
 	check(t, client.FlushAll(ctx).Err())
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for range 1000 {
@@ -188,7 +188,7 @@ func useCertificate(t *testing.T, ctx context.Context, client *redis.Client, nam
 
 func TestTLSAClientReconnectsAfterTheNodeGotAnotherCertificate(t *testing.T) {
 	shown := ""
-	ctx, client := connectAs(t, "query-app", func(options *redis.Options) {
+	ctx, client := connectAs(t, "client-app", func(options *redis.Options) {
 		options.PoolSize = 1
 		// The first try finds the connection that was cut.
 		options.MaxRetries = 1
@@ -211,7 +211,7 @@ func TestTLSAClientReconnectsAfterTheNodeGotAnotherCertificate(t *testing.T) {
 // cutOff has the node end the one connection of a client.
 func cutOff(t *testing.T, client *redis.Client) {
 	t.Helper()
-	ctx, other := connectAs(t, "query-app", nil)
+	ctx, other := connectAs(t, "client-app", nil)
 	id, err := client.ClientID(ctx).Result()
 	check(t, err)
 	killed, err := other.ClientKillByFilter(ctx, "ID", strconv.FormatInt(id, 10)).Result()
@@ -228,16 +228,16 @@ func TestTLSFilesOfAClientAreReadForEachConnection(t *testing.T) {
 			check(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 		}
 	}
-	ctx, client := connectAs(t, "query-app", func(options *redis.Options) {
+	ctx, client := connectAs(t, "client-app", func(options *redis.Options) {
 		options.PoolSize, options.MaxRetries = 1, 1
 		config, err := secured(
 			inFolder("ca.pem"), filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem"))
 		check(t, err)
 		options.TLSConfig = config
-		put("query-app")
+		put("client-app")
 	})
 	same(t, whoami(t, ctx, client), "app")
-	put("query-reader")
+	put("client-reader")
 	same(t, whoami(t, ctx, client), "app")
 	cutOff(t, client)
 	same(t, whoami(t, ctx, client), "reader")

@@ -87,7 +87,7 @@ public class JedisTests {
 
   static void cutOff(RedisClient client) {
     var id = String.valueOf(client.sendCommand(Command.CLIENT, "ID"));
-    try (var other = connect("query-app")) {
+    try (var other = connect("client-app")) {
       same(other.sendCommand(Command.CLIENT, "KILL", "ID", id), 1L);
     }
     // Its pool tries a connection only when it is used: the first command fails.
@@ -133,13 +133,13 @@ public class JedisTests {
   // --- Tests ------------------------------------------------------------------------------------
 
   static void aCertificateIsTheLogin() {
-    try (var client = connect("query-app")) {
+    try (var client = connect("client-app")) {
       same(whoami(client), "app");
     }
   }
 
   static void aNameAndAPasswordReplaceTheUserOfTheCertificate() {
-    for (var name : List.of("query-app", "query-stranger")) {
+    for (var name : List.of("client-app", "client-stranger")) {
       try (var client = connect(holder(name), to -> to.user("reader").password(PASSWORD))) {
         same(whoami(client), "reader");
       }
@@ -147,7 +147,7 @@ public class JedisTests {
   }
 
   static void whatAUserMayNotDoIsAnErrorOfTheLibrary() {
-    try (var client = connect("query-reader")) {
+    try (var client = connect("client-reader")) {
       same(client.xrange("orders:1", "-", "+"), List.of());
       refused(
           JedisAccessControlException.class,
@@ -167,13 +167,13 @@ public class JedisTests {
             .build();
     var type = JedisConnectionException.class;
     refused(type, "certificate_required", () -> connect(none, config -> {}).ping());
-    refused(type, "certificate_expired", () -> connect("query-expired").ping());
-    refused(type, "unknown_ca", () -> connect("query-forged").ping());
+    refused(type, "certificate_expired", () -> connect("client-expired").ping());
+    refused(type, "unknown_ca", () -> connect("client-forged").ping());
   }
 
   static void aClientRefusesANodeThatItDoesNotTrust() {
     var other = FOLDER.resolve("other-ca.p12").toFile();
-    var tls = secured(other, store("query-app"), PASSWORD.toCharArray());
+    var tls = secured(other, store("client-app"), PASSWORD.toCharArray());
     refused(
         JedisConnectionException.class,
         "unable to find valid certification path",
@@ -184,17 +184,17 @@ public class JedisTests {
     refused(
         JedisConnectionException.class,
         "No subject alternative names matching IP address 127.0.0.1",
-        () -> connect("127.0.0.1", holder("query-app"), config -> {}).ping());
+        () -> connect("127.0.0.1", holder("client-app"), config -> {}).ping());
   }
 
   static void aCertificateOfNoUserIsNoLoginAndNeitherIsAWrongPassword() {
-    refused(Exception.class, "NOAUTH", () -> connect("query-stranger").ping());
+    refused(Exception.class, "NOAUTH", () -> connect("client-stranger").ping());
     refused(
         Exception.class,
         "WRONGPASS",
         () ->
             connect(
-                    holder("query-app"),
+                    holder("client-app"),
                     to -> to.user("app").password("a-wrong-password-of-users"))
                 .ping());
   }
@@ -220,8 +220,8 @@ public class JedisTests {
             }
           }
         };
-    try (var client = connect("query-app");
-        var other = connect("query-app")) {
+    try (var client = connect("client-app");
+        var other = connect("client-app")) {
       var listening = CompletableFuture.runAsync(() -> other.subscribe(listener, "news"));
       subscribed.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
       var sent = new ArrayList<String>();
@@ -235,8 +235,8 @@ public class JedisTests {
   }
 
   static void aReaderOfAGroupWaits() throws Exception {
-    try (var client = connect("query-app");
-        var reader = connect("query-app")) {
+    try (var client = connect("client-app");
+        var reader = connect("client-app")) {
       client.flushAll();
       client.xgroupCreate("s", "g", StreamEntryID.XGROUP_LAST_ENTRY, true);
       var waiting =
@@ -257,7 +257,7 @@ public class JedisTests {
   }
 
   static void aLongPipelineAndALargeValue() {
-    try (var client = connect("query-app")) {
+    try (var client = connect("client-app")) {
       client.flushAll();
       var ids = new HashSet<StreamEntryID>();
       var replies = new ArrayList<Response<StreamEntryID>>();
@@ -278,7 +278,7 @@ public class JedisTests {
     var shown = new ArrayList<String>();
     var client =
         connect(
-            holder("query-app"),
+            holder("client-app"),
             config ->
                 config.hostnameVerifier(
                     (host, session) -> {
@@ -307,11 +307,11 @@ public class JedisTests {
 
   static void filesOfAClientAreReadForEachConnection() throws Exception {
     var own = Files.createTempDirectory(FOLDER, "renewed").resolve("client.p12");
-    Files.copy(store("query-app").toPath(), own);
+    Files.copy(store("client-app").toPath(), own);
     var tls = secured(FOLDER.resolve("ca.p12").toFile(), own.toFile(), PASSWORD.toCharArray());
     try (var client = connect(tls, config -> {})) {
       same(whoami(client), "app");
-      Files.copy(store("query-reader").toPath(), own, StandardCopyOption.REPLACE_EXISTING);
+      Files.copy(store("client-reader").toPath(), own, StandardCopyOption.REPLACE_EXISTING);
       same(whoami(client), "app");
       cutOff(client);
       same(whoami(client), "reader");

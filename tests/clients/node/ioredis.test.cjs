@@ -7,7 +7,7 @@ const { isSecured, optionsOf } = require("./secured.cjs");
 
 const options = {
   port: Number(process.env.PORT),
-  ...(isSecured && { host: "localhost", tls: optionsOf("query-app") }),
+  ...(isSecured && { host: "localhost", tls: optionsOf("client-app") }),
 };
 let r;
 let other;

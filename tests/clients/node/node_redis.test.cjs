@@ -7,7 +7,7 @@ const { isSecured, optionsOf } = require("./secured.cjs");
 
 const socket = {
   port: Number(process.env.PORT),
-  ...(isSecured && { host: "localhost", tls: true, ...optionsOf("query-app") }),
+  ...(isSecured && { host: "localhost", tls: true, ...optionsOf("client-app") }),
 };
 const options = { socket, RESP: Number(process.env.PROTOCOL) };
 let r;

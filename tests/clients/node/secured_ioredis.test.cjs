@@ -46,8 +46,8 @@ let r;
 let other;
 
 before(async () => {
-  r = await connected("query-app");
-  other = await connected("query-app");
+  r = await connected("client-app");
+  other = await connected("client-app");
 });
 
 beforeEach(() => r.flushall());
@@ -63,7 +63,7 @@ test("a certificate is the login", async () => {
 
 test("a name and a password replace the user of the certificate", async () => {
   const login = { username: "reader", password: process.env.PASSWORD };
-  for (const holder of ["query-app", "query-stranger"]) {
+  for (const holder of ["client-app", "client-stranger"]) {
     await using(await connected(holder, {}, login), async (client) => {
       assert.equal(await whoami(client), "reader");
     });
@@ -71,7 +71,7 @@ test("a name and a password replace the user of the certificate", async () => {
 });
 
 test("what a user may not do is an error of the library", async () => {
-  await using(await connected("query-reader"), async (client) => {
+  await using(await connected("client-reader"), async (client) => {
     assert.deepEqual(await client.xrange("orders:1", "-", "+"), []);
     const refused = (error) => error instanceof Redis.ReplyError && /^NOPERM /.test(error.message);
     await assert.rejects(client.xadd("orders:1", "*", "f", "v"), refused);
@@ -82,8 +82,8 @@ test("what a user may not do is an error of the library", async () => {
 test("a client is refused without a good certificate, and told why", async () => {
   for (const [holder, reason] of [
     [null, "ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED"],
-    ["query-expired", "ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED"],
-    ["query-forged", "ERR_SSL_TLSV1_ALERT_UNKNOWN_CA"],
+    ["client-expired", "ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED"],
+    ["client-forged", "ERR_SSL_TLSV1_ALERT_UNKNOWN_CA"],
   ]) {
     assert.equal((await refusal(clientOf(holder))).code, reason);
   }
@@ -91,24 +91,24 @@ test("a client is refused without a good certificate, and told why", async () =>
 
 test("a client refuses a node that it does not trust", async () => {
   const ca = readFileSync(inFolder("other-ca.pem"));
-  const { code } = await refusal(clientOf("query-app", { ca }));
+  const { code } = await refusal(clientOf("client-app", { ca }));
   assert.equal(code, "SELF_SIGNED_CERT_IN_CHAIN");
 });
 
 test("a client checks the name of the node", async () => {
-  const client = clientOf("query-app", {}, { host: "127.0.0.1" });
+  const client = clientOf("client-app", {}, { host: "127.0.0.1" });
   assert.equal((await refusal(client)).code, "ERR_TLS_CERT_ALTNAME_INVALID");
 });
 
 test("a certificate of no user is no login, and neither is a wrong password", async () => {
-  assert.match((await refusal(clientOf("query-stranger"))).message, /NOAUTH/);
+  assert.match((await refusal(clientOf("client-stranger"))).message, /NOAUTH/);
   const wrong = { username: "app", password: "a-wrong-password-of-users" };
-  assert.match((await refusal(clientOf("query-app", {}, wrong))).message, /WRONGPASS/);
+  assert.match((await refusal(clientOf("client-app", {}, wrong))).message, /WRONGPASS/);
 });
 
 test("a subscriber hears what is published", async () => {
   const heard = [];
-  await using(await connected("query-app"), async (listener) => {
+  await using(await connected("client-app"), async (listener) => {
     const all = new Promise((resolve) => {
       listener.on("message", (_, message) => heard.push(message) === 100 && resolve());
     });
@@ -131,7 +131,7 @@ test("a long pipeline and a large value", async () => {
 
 test("a client reconnects after the node got another certificate", async () => {
   const shown = [];
-  const client = await connected("query-app", noting(shown), { retryStrategy: () => 5 });
+  const client = await connected("client-app", noting(shown), { retryStrategy: () => 5 });
   await using(client, async () => {
     const id = await client.client("ID");
     try {

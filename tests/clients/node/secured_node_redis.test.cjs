@@ -39,8 +39,8 @@ let r;
 let other;
 
 before(async () => {
-  r = await connected("query-app");
-  other = await connected("query-app");
+  r = await connected("client-app");
+  other = await connected("client-app");
 });
 
 beforeEach(() => r.flushAll());
@@ -56,7 +56,7 @@ test("a certificate is the login", async () => {
 
 test("a name and a password replace the user of the certificate", async () => {
   const login = { username: "reader", password: process.env.PASSWORD };
-  for (const holder of ["query-app", "query-stranger"]) {
+  for (const holder of ["client-app", "client-stranger"]) {
     await using(await connected(holder, {}, login), async (client) => {
       assert.equal(await whoami(client), "reader");
     });
@@ -64,7 +64,7 @@ test("a name and a password replace the user of the certificate", async () => {
 });
 
 test("what a user may not do is an error of the library", async () => {
-  await using(await connected("query-reader"), async (client) => {
+  await using(await connected("client-reader"), async (client) => {
     assert.deepEqual(await client.xRange("orders:1", "-", "+"), []);
     const refused = (error) => error instanceof ErrorReply && /^NOPERM /.test(error.message);
     await assert.rejects(client.xAdd("orders:1", "*", { f: "v" }), refused);
@@ -75,8 +75,8 @@ test("what a user may not do is an error of the library", async () => {
 test("a client is refused without a good certificate, and told why", async () => {
   for (const [holder, reason] of [
     [null, "ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED"],
-    ["query-expired", "ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED"],
-    ["query-forged", "ERR_SSL_TLSV1_ALERT_UNKNOWN_CA"],
+    ["client-expired", "ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED"],
+    ["client-forged", "ERR_SSL_TLSV1_ALERT_UNKNOWN_CA"],
   ]) {
     const client = clientOf(holder);
     await assert.rejects(client.connect(), (error) => error.code === reason);
@@ -85,26 +85,26 @@ test("a client is refused without a good certificate, and told why", async () =>
 
 test("a client refuses a node that it does not trust", async () => {
   const ca = readFileSync(inFolder("other-ca.pem"));
-  const client = clientOf("query-app", { ca });
+  const client = clientOf("client-app", { ca });
   await assert.rejects(client.connect(), { code: "SELF_SIGNED_CERT_IN_CHAIN" });
 });
 
 test("a client checks the name of the node", async () => {
-  const client = clientOf("query-app", { host: "127.0.0.1" });
+  const client = clientOf("client-app", { host: "127.0.0.1" });
   await assert.rejects(client.connect(), { code: "ERR_TLS_CERT_ALTNAME_INVALID" });
 });
 
 test("a certificate of no user is no login, and neither is a wrong password", async () => {
   await assert.rejects(async () => {
-    await using(await connected("query-stranger"), (client) => client.ping());
+    await using(await connected("client-stranger"), (client) => client.ping());
   }, /NOAUTH/);
   const wrong = { username: "app", password: "a-wrong-password-of-users" };
-  await assert.rejects(connected("query-app", {}, wrong), /WRONGPASS/);
+  await assert.rejects(connected("client-app", {}, wrong), /WRONGPASS/);
 });
 
 test("a subscriber hears what is published", async () => {
   const heard = [];
-  await using(await connected("query-app"), async (listener) => {
+  await using(await connected("client-app"), async (listener) => {
     const all = new Promise((resolve) => {
       listener.subscribe("news", (message) => heard.push(message) === 100 && resolve());
     });
@@ -125,7 +125,7 @@ test("a long pipeline and a large value", async () => {
 
 test("a client reconnects after the node got another certificate", async () => {
   const shown = [];
-  const client = await connected("query-app", { ...noting(shown), reconnectStrategy: 5 });
+  const client = await connected("client-app", { ...noting(shown), reconnectStrategy: 5 });
   await using(client, async () => {
     const id = await client.clientId();
     try {
@@ -145,10 +145,10 @@ test("a client reconnects after the node got another certificate", async () => {
 
 test("a client keeps the certificate that it was made with", async () => {
   // The options hold the contents of the files: a renewed certificate needs a new client.
-  const options = optionsOf("query-app");
-  const client = await connected("query-app", { ...options, reconnectStrategy: 5 });
+  const options = optionsOf("client-app");
+  const client = await connected("client-app", { ...options, reconnectStrategy: 5 });
   await using(client, async () => {
-    Object.assign(options, optionsOf("query-reader"));
+    Object.assign(options, optionsOf("client-reader"));
     const ready = next(client, "ready");
     await other.sendCommand(["CLIENT", "KILL", "ID", String(await client.clientId())]);
     await ready;

@@ -14,7 +14,7 @@ from crdtstream.core.xread_mode import XreadMode
 from crdtstream.database.session import Session, SessionCommand
 
 
-class Reading:
+class SessionReads:
     """The commands that read for a session."""
 
     def __init__(self, replica: Replica) -> None:

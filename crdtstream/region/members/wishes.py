@@ -24,8 +24,8 @@ from crdtstream.core.membership.deciding import (
 from crdtstream.core.membership.members import Members, Status, apply, chain
 from crdtstream.core.size import Size
 from crdtstream.region.deadlines import Deadlines
+from crdtstream.region.members.surroundings import Spread
 from crdtstream.region.readiness import Recovery
-from crdtstream.region.surroundings import Spread
 
 # Messages of an attempt are sent again after this time without a decision.
 RESEND_MS: Final = Size(500, least=1)

@@ -15,9 +15,9 @@ from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Member, Members, Status, joined
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.replica import Replica
-from crdtstream.region.cuts import Cuts
 from crdtstream.region.events import Signal
 from crdtstream.region.folder_share import FolderShare
+from crdtstream.region.members.cuts import Cuts
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.peers import Peer
 from crdtstream.region.readiness import Recovery

@@ -58,18 +58,18 @@ from crdtstream.core.membership.members import (
 )
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
-from crdtstream.region.cuts import Cuts
 from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.folder_share import FolderShare
-from crdtstream.region.known_members import KnownMembers, without_cuts
+from crdtstream.region.members.cuts import Cuts
+from crdtstream.region.members.known_members import KnownMembers, without_cuts
+from crdtstream.region.members.sealing import Sealing
+from crdtstream.region.members.surroundings import Surroundings
+from crdtstream.region.members.wishes import RESEND_MS, Asker, Make, Wishes, check_is_not_own
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.peer_runs import PeerRun
 from crdtstream.region.readiness import Recovery
 from crdtstream.region.ready import News, StoreMembership
-from crdtstream.region.sealing import Sealing
-from crdtstream.region.surroundings import Surroundings
 from crdtstream.region.tick import Tick
-from crdtstream.region.wishes import RESEND_MS, Asker, Make, Wishes, check_is_not_own
 from crdtstream.region.write_gate import WriteGate
 
 # A region that did not want a change issues its effect after this time, if no other has.

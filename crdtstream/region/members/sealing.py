@@ -35,8 +35,8 @@ from crdtstream.core.size import Size
 from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.events import Signal
 from crdtstream.region.folder_share import FolderShare
+from crdtstream.region.members.surroundings import Surroundings
 from crdtstream.region.outstanding import Durable
-from crdtstream.region.surroundings import Surroundings
 from crdtstream.region.tick import Tick
 from crdtstream.region.write_gate import Cause, WriteGate
 

@@ -1,0 +1,1 @@
+"""The members of a database, and this region's part in changing them."""
