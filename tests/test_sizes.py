@@ -16,7 +16,8 @@ SOURCES = Path(__file__).parents[1] / "crdtstream"
 # Constants that are no sizes: why, and which.
 NO_SIZES = {
     "a width or layout of what is stored or sent": """
-        core.checkpoint.contents.ID_BYTES core.comparing.BUCKETS core.comparing.DIGEST_BYTES
+        core.checkpoint.contents.ID_BYTES core.checkpoint.contents.SUM_BYTES_MAX
+        core.comparing.BUCKETS core.comparing.DIGEST_BYTES
         core.comparing._BUCKET_SHIFT core.comparing._KEYS_END core.comparing._SLOT_SHIFT
         store.staging.ALL_OWNERS core.whole.digest.DIGEST_BYTES
         core.bids.RUN_ID_MAX core.incarnations.BEGINS_MAX core.incarnations.FOLDER_BYTES
@@ -33,7 +34,7 @@ NO_SIZES = {
         core.lanes.header.HEAD_BYTES core.lanes.rax.KEY_BYTES core.uid.UID_BYTES
         core.wire.codec.N_MAX core.wire.codec.ROW_MAX core.wire.codec.EFFECTS_PER_BATCH_MAX
         core.wire.codec.ISSUED_AFTER_MS_MAX core.wire.columns._COMMON_MASK
-        core.wire.columns._DIFFERS commands.arguments.I64_MAX commands.arguments.I64_MIN
+        core.wire.columns._DIFFERS core.keyspace.counters.I64_MAX core.keyspace.counters.I64_MIN
         commands.arguments._U64_DIGITS commands.arguments.I32_MAX commands.arguments.I32_MIN
         commands.keys.copying.ENTRY_BYTES commands.keys.dumping.HASH_BYTES
         commands.keys.dumping._FRAMING_BYTES_MAX commands.scripts.scripting.SHA1_DIGITS
@@ -118,7 +119,7 @@ NO_SIZES = {
         core.footprint.GROUP_BYTES core.footprint.GROUP_LANE_BYTES
         core.footprint.CONSUMER_BYTES core.footprint.PRODUCER_BYTES
         core.footprint.TRACKED_BYTES core.footprint.REGISTERS_BYTES core.footprint.STRING_BYTES
-        core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES
+        core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES core.footprint.PART_BYTES
         core.lanes.residency.NODE_BYTES core.lanes.residency.COLUMNS_BYTES
         core.lanes.residency.HEADER_BYTES core.lanes.residency.OPENED_BYTES
         core.lanes.residency.RUN_BYTES resp.clients.connection.CONNECTION_BYTES

@@ -6,9 +6,10 @@ from typing import Final
 from crdtstream.commands.reply import CommandError
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, StreamId, parse_id
+from crdtstream.core.keyspace.counters import I64_MAX as I64_MAX
+from crdtstream.core.keyspace.counters import I64_MIN as I64_MIN
+from crdtstream.core.keyspace.counters import parse_i64 as parse_i64
 
-I64_MAX: Final = (1 << 63) - 1
-I64_MIN: Final = -(1 << 63)
 _DIGITS: Final = b"0123456789"
 # Of the highest number of 64 bits.
 _U64_DIGITS: Final = 20
@@ -19,15 +20,6 @@ NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 BAD_ID: Final = "ERR Invalid stream ID specified as stream command argument"
 SYNTAX_ERROR: Final = "ERR syntax error"
 NO_SUCH_DATABASE: Final = "ERR DB index is out of range"
-
-
-def parse_i64(text: bytes) -> int | None:
-    """A signed 64-bit decimal as Redis takes it: no plus, no blanks, no leading zeros."""
-    digits = text[1:] if text[:1] == b"-" else text
-    if not digits.isdigit() or len(digits) > 19 or (digits[0] == 0x30 and len(text) > 1):
-        return None
-    value = int(text)
-    return value if I64_MIN <= value <= I64_MAX else None
 
 
 def integer(text: bytes, *, error: str = NOT_AN_INTEGER) -> int:

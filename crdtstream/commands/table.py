@@ -42,7 +42,7 @@ from crdtstream.commands.streams.idempotent_xadd import xcfgset
 from crdtstream.commands.streams.range import xdel, xlen, xrange, xrevrange, xsetid, xtrim
 from crdtstream.commands.streams.xadd import xadd
 from crdtstream.commands.streams.xread import xread
-from crdtstream.commands.strings import getting, setting
+from crdtstream.commands.strings import counting, getting, setting
 
 _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     # Streams
@@ -78,6 +78,10 @@ _FUNCTIONS: Final[Mapping[bytes, RunCommand]] = {
     b"set": setting.set_string,
     b"setex": setting.setex,
     b"psetex": setting.psetex,
+    b"incr": counting.incr,
+    b"incrby": counting.incrby,
+    b"decr": counting.decr,
+    b"decrby": counting.decrby,
     b"setnx": setting.setnx,
     b"getset": setting.getset,
     b"mset": setting.mset,

@@ -29,7 +29,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from crdtstream.core.clock import VersionVector
+from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import Millis, RegionId, StreamId
 from crdtstream.core.member_changes import HASH_BYTES, Change
@@ -142,12 +142,30 @@ class Trim:
         assert self.up_to, "an effect that changes nothing must not be issued"
 
 
+class Taken(NamedTuple):
+    """A region's part of a counter, as a SET or a delete had observed it (``counters.py``).
+
+    Attributes:
+        n: number of the last effect that it had observed of those that added.
+        total: all that the part's run had added by then.
+    """
+
+    region: RegionId
+    n: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     """The whole key: entries, last-IDs and strings that the context covers, and, delete-wins, all
-    groups."""
+    groups.
+
+    Attributes:
+        takes: of a counter.  The issuer adds them.
+    """
 
     key: bytes
+    takes: tuple[Taken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +283,7 @@ class SetString:
         value: any bytes.
         deadline: when this value ends, in milliseconds since the epoch; None: it does not.  A value
             has its own deadline, so that no DEL or SET elsewhere can part the two.
+        takes: of a counter.  The issuer adds them.
 
     Applying it overwrites the values that the context covers.
     """
@@ -272,6 +291,7 @@ class SetString:
     key: bytes
     value: bytes
     deadline: Millis | None
+    takes: tuple[Taken, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.deadline is None or self.deadline >= 0
@@ -301,9 +321,40 @@ class DeleteString:
 
     DEL issues it where the key is a string only, so that it leaves no tombstone; and so does
     expiry.  A DeleteKey takes a string besides the stream.
+
+    Attributes:
+        takes: of a counter.  The issuer adds them.
     """
 
     key: bytes
+    takes: tuple[Taken, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddToString:
+    """INCR and its like: more in the issuing region's part of a counter (``rules`` 24).
+
+    Attributes:
+        by: what is added, which may be below 0.
+        base: the value of the string that counted, and to which it is added; None: there was none.
+        after_n: number of this region's effect before that added in the same run; 0: the first.
+        before: all that the run had added until then.
+        deadline: the one that the issuer saw; it stays with what is added.
+
+    Applying it adds exactly this much, whatever is concurrent.  GET shows it while the base counts,
+    or once no value is left.
+    """
+
+    key: bytes
+    by: int
+    base: Dot | None
+    after_n: int
+    before: int
+    deadline: Millis | None
+
+    def __post_init__(self) -> None:
+        assert self.after_n or not self.before
+        assert self.deadline is None or self.deadline >= 0
 
 
 class Mode(Enum):
@@ -407,6 +458,7 @@ KeyEffect: TypeAlias = (
     | SetString
     | SetStringExpiry
     | DeleteString
+    | AddToString
 )
 RareEffect: TypeAlias = KeyEffect | ChangeMembers
 Effect: TypeAlias = Append | RareEffect

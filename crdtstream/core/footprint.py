@@ -37,6 +37,7 @@ TRACKED_BYTES: Final = 300
 REGISTERS_BYTES: Final = 800
 STRING_BYTES: Final = 400  # the register, its places among the keys and in SCAN's order
 VALUE_BYTES: Final = 250  # a value's dot and expiry register
+PART_BYTES: Final = 450  # what a region added
 DEADLINE_BYTES: Final = 420  # with its places among what ends
 
 
@@ -92,9 +93,13 @@ def rest_of_key(replica: Replica, key: bytes) -> int:
 
 
 def _string_bytes(string: StringRegister) -> int:
-    return STRING_BYTES + sum(
-        VALUE_BYTES + getsizeof(value.data) + len(value.expiry.values) * DEADLINE_BYTES
-        for _, value in string.values()
+    return (
+        STRING_BYTES
+        + sum(
+            VALUE_BYTES + getsizeof(value.data) + len(value.expiry.values) * DEADLINE_BYTES
+            for _, value in string.values()
+        )
+        + sum(PART_BYTES + len(part.expiry.values) * DEADLINE_BYTES for _, part in string.parts())
     )
 
 

@@ -35,6 +35,7 @@ COPY_TO: Final = b"copy_to"
 DEL: Final = b"del"
 EXPIRE: Final = b"expire"
 EXPIRED: Final = b"expired"
+INCRBY: Final = b"incrby"
 KEYMISS: Final = b"keymiss"
 NEW: Final = b"new"
 OVERWRITTEN: Final = b"overwritten"
@@ -56,7 +57,7 @@ XTRIM: Final = b"xtrim"
 
 CLASS_OF: Final = {
     **dict.fromkeys((COPY_TO, DEL, EXPIRE, PERSIST, RENAME_FROM, RENAME_TO, RESTORE), "g"),
-    SET: "$",
+    **dict.fromkeys((INCRBY, SET), "$"),
     EXPIRED: "x",
     KEYMISS: "m",
     NEW: "n",

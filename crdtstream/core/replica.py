@@ -30,6 +30,7 @@ from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.effect_counts import EffectCounts
 from crdtstream.core.effects import (
     OF_MERGED,
+    AddToString,
     EffectBatch,
     IdempotentId,
     LocalChange,
@@ -189,6 +190,11 @@ class Replica:
     def held_string(self, key: bytes) -> StringRegister | None:
         """As ``string``, and also one that has expired and was not deleted yet."""
         return self._keys.strings.get(key)
+
+    def addition(self, key: bytes, by: int) -> AddToString:
+        """The effect by which this region adds to a string; one that has expired must be gone."""
+        string = self._keys.strings.get(key) or StringRegister()
+        return string.addition(key, self.region, by)
 
     def held_registers(self, key: bytes) -> KeyRegisters | None:
         """The registers of the key; they may be there without anything else."""

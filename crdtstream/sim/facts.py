@@ -103,13 +103,17 @@ def shown(replica: Replica, key: bytes) -> dict[str, Any]:
             "duration": sorted(held.idmp_duration_s.values.items()) if held else [],
             "maxsize": sorted(held.idmp_maxsize.values.items()) if held else [],
         },
-        "strings": sorted(
-            (
-                (tuple(dot), value.data, sorted(value.expiry.values.items()))
-                for dot, value in (string.values() if string is not None else ())
-            ),
-            key=repr,
-        ),
+        "strings": {
+            "shown": None if string is None else string.data,
+            "values": [
+                (dot, value.data, sorted(value.expiry.values.items()))
+                for dot, value in (() if string is None else string.values())
+            ],
+            "parts": {
+                region: (part.base, part.n, part.live, sorted(part.expiry.values.items()))
+                for region, part in (() if string is None else string.parts())
+            },
+        },
     }
 
 

@@ -59,6 +59,8 @@ STRINGS: Final = (
     "SET t e",
     "MSET s f t g",
     "GETDEL s",
+    *["INCR s", "DECRBY s 3", "INCRBY n 2", "DECR n", "INCR n"] * 2,
+    *["SET n 5", "SET n 7 PX 400", "DEL n", "PEXPIRE n 400", "RENAME n s", "COPY s n REPLACE"],
     *["DEL s"] * 2,
     "PEXPIRE s 500",
     "PERSIST s",

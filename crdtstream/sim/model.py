@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from crdtstream.core.effects import (
     AckFrontier,
+    AddToString,
     Append,
     ChangeMembers,
     CreateGroup,
@@ -50,6 +51,7 @@ READ_AS: Final[dict[type[Effect], str]] = {
     SetString: "strings",
     SetStringExpiry: "strings",
     DeleteString: "strings",
+    AddToString: "strings",
     # About the database, and no key.
     ChangeMembers: "",
 }
@@ -255,27 +257,60 @@ def members_told(
     return [told for _, told in sorted(found.items())]
 
 
-def strings(mine: list[Issued]) -> list[object]:
-    """Values of the string that no effect which had observed them replaced or deleted, each with
-    its deadlines that none of the others had observed."""
+def strings(mine: list[Issued]) -> dict[str, object]:
+    """Values of the string that no effect which had observed them replaced or deleted, what regions
+    added to it, and what clients see of all that."""
     enders = [one for one in mine if isinstance(one.effect, SetString | DeleteString | DeleteKey)]
-    found: list[object] = []
-    for one in mine:
-        if not isinstance(one.effect, SetString) or any(end.observed(one) for end in enders):
-            continue
-        later = [
-            other
-            for other in mine
-            if isinstance(other.effect, SetStringExpiry) and other.observed(one)
+    alive = [one for one in mine if not any(end.observed(one) for end in enders)]
+    values = {(one.origin, one.n): one for one in alive if isinstance(one.effect, SetString)}
+    parts: dict[int, tuple[object, int, int, object]] = {}
+    for origin in sorted({one.origin for one in mine}):
+        added = [
+            one for one in mine if one.origin == origin and isinstance(one.effect, AddToString)
         ]
-        own = [] if one.effect.deadline is None else [one]
-        deadlines = sorted(
-            ((each.origin, each.n), each.effect.deadline)
-            for each in [*own, *later]
-            if not any(other.observed(each) for other in later)
-        )
-        found.append(((one.origin, one.n), one.effect.value, deadlines))
-    return sorted(found, key=repr)
+        # A region adds to one value at a time; what it had added to another one is dropped.
+        base = added[-1].effect.base if added else None
+        while any(one.effect.base != base for one in added):
+            added.pop(0)
+        counts = [one for one in added if one in alive]
+        if counts:
+            last, total = counts[-1], sum(one.effect.by for one in counts)
+            parts[origin] = (base, last.n, total, deadlines_of(last, mine))
+    shown: object = None
+    if values:
+        dot, value = min(values.items())
+        shown = value.effect.value
+        sums = [total for base, _, total, _ in parts.values() if base == dot]
+        if sums:
+            shown = b"%d" % shortened(int(value.effect.value) + sum(sums))
+    elif parts:
+        shown = b"%d" % shortened(sum(total for _, _, total, _ in parts.values()))
+    return {
+        "shown": shown,
+        "values": [
+            (dot, one.effect.value, deadlines_of(one, mine)) for dot, one in sorted(values.items())
+        ],
+        "parts": parts,
+    }
+
+
+def shortened(number: int) -> int:
+    """The number that has 64 bits and is next to it."""
+    return sorted((-(2**63), number, 2**63 - 1))[1]
+
+
+def deadlines_of(one: Issued, mine: list[Issued]) -> list[tuple[tuple[int, int], int | None]]:
+    """The deadlines of a value, or of what a region added last, that none of the others had
+    observed."""
+    later = [
+        other for other in mine if isinstance(other.effect, SetStringExpiry) and other.observed(one)
+    ]
+    own = [] if one.effect.deadline is None else [one]
+    return sorted(
+        ((each.origin, each.n), each.effect.deadline)
+        for each in [*own, *later]
+        if not any(other.observed(each) for other in later)
+    )
 
 
 def model(applied: list[Issued], key: bytes) -> dict[str, object]:

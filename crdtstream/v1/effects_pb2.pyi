@@ -79,7 +79,7 @@ class NumberedRun(_message.Message):
     def __init__(self, index: _Optional[int] = ..., count: _Optional[int] = ..., producer: _Optional[bytes] = ..., batch: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key", "set_string", "set_string_expiry", "delete_string", "change_members")
+    __slots__ = ("offset", "remove", "trim", "delete_key", "create_group", "destroy_group", "ack_frontier", "set_last_id", "set_expiry", "set_stream_config", "set_group_mode", "expire_key", "set_string", "set_string_expiry", "delete_string", "add_to_string", "change_members")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     TRIM_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class Effect(_message.Message):
     SET_STRING_FIELD_NUMBER: _ClassVar[int]
     SET_STRING_EXPIRY_FIELD_NUMBER: _ClassVar[int]
     DELETE_STRING_FIELD_NUMBER: _ClassVar[int]
+    ADD_TO_STRING_FIELD_NUMBER: _ClassVar[int]
     CHANGE_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     offset: int
     remove: Remove
@@ -111,8 +112,9 @@ class Effect(_message.Message):
     set_string: SetString
     set_string_expiry: SetStringExpiry
     delete_string: DeleteString
+    add_to_string: AddToString
     change_members: ChangeMembers
-    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ..., set_string: _Optional[_Union[SetString, _Mapping]] = ..., set_string_expiry: _Optional[_Union[SetStringExpiry, _Mapping]] = ..., delete_string: _Optional[_Union[DeleteString, _Mapping]] = ..., change_members: _Optional[_Union[ChangeMembers, _Mapping]] = ...) -> None: ...
+    def __init__(self, offset: _Optional[int] = ..., remove: _Optional[_Union[Remove, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ..., create_group: _Optional[_Union[CreateGroup, _Mapping]] = ..., destroy_group: _Optional[_Union[DestroyGroup, _Mapping]] = ..., ack_frontier: _Optional[_Union[AckFrontier, _Mapping]] = ..., set_last_id: _Optional[_Union[SetLastId, _Mapping]] = ..., set_expiry: _Optional[_Union[SetExpiry, _Mapping]] = ..., set_stream_config: _Optional[_Union[SetStreamConfig, _Mapping]] = ..., set_group_mode: _Optional[_Union[SetGroupMode, _Mapping]] = ..., expire_key: _Optional[_Union[ExpireKey, _Mapping]] = ..., set_string: _Optional[_Union[SetString, _Mapping]] = ..., set_string_expiry: _Optional[_Union[SetStringExpiry, _Mapping]] = ..., delete_string: _Optional[_Union[DeleteString, _Mapping]] = ..., add_to_string: _Optional[_Union[AddToString, _Mapping]] = ..., change_members: _Optional[_Union[ChangeMembers, _Mapping]] = ...) -> None: ...
 
 class LaneIds(_message.Message):
     __slots__ = ("lane", "ms", "seq")
@@ -166,11 +168,23 @@ class Trim(_message.Message):
     up_to: _containers.RepeatedCompositeFieldContainer[LanePosition]
     def __init__(self, key: _Optional[bytes] = ..., up_to: _Optional[_Iterable[_Union[LanePosition, _Mapping]]] = ...) -> None: ...
 
+class Taken(_message.Message):
+    __slots__ = ("region", "n", "total")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    region: int
+    n: int
+    total: bytes
+    def __init__(self, region: _Optional[int] = ..., n: _Optional[int] = ..., total: _Optional[bytes] = ...) -> None: ...
+
 class DeleteKey(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "takes")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    TAKES_FIELD_NUMBER: _ClassVar[int]
     key: bytes
-    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+    takes: _containers.RepeatedCompositeFieldContainer[Taken]
+    def __init__(self, key: _Optional[bytes] = ..., takes: _Optional[_Iterable[_Union[Taken, _Mapping]]] = ...) -> None: ...
 
 class ExpireKey(_message.Message):
     __slots__ = ("key",)
@@ -279,14 +293,16 @@ class LaneHandover(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., run_from: _Optional[_Union[Id, _Mapping]] = ..., last_delivered: _Optional[_Union[Id, _Mapping]] = ..., handed_out: _Optional[_Iterable[_Union[LaneInterval, _Mapping]]] = ..., ignore_until: _Optional[_Union[Id, _Mapping]] = ..., pending: _Optional[_Union[LaneIds, _Mapping]] = ..., delivery_counts: _Optional[bytes] = ..., entries_read: _Optional[int] = ...) -> None: ...
 
 class SetString(_message.Message):
-    __slots__ = ("key", "value", "deadline_ms")
+    __slots__ = ("key", "value", "deadline_ms", "takes")
     KEY_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     deadline_ms: int
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+    takes: _containers.RepeatedCompositeFieldContainer[Taken]
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ..., takes: _Optional[_Iterable[_Union[Taken, _Mapping]]] = ...) -> None: ...
 
 class SetStringExpiry(_message.Message):
     __slots__ = ("key", "deadline_ms")
@@ -297,10 +313,30 @@ class SetStringExpiry(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteString(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "takes")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    TAKES_FIELD_NUMBER: _ClassVar[int]
     key: bytes
-    def __init__(self, key: _Optional[bytes] = ...) -> None: ...
+    takes: _containers.RepeatedCompositeFieldContainer[Taken]
+    def __init__(self, key: _Optional[bytes] = ..., takes: _Optional[_Iterable[_Union[Taken, _Mapping]]] = ...) -> None: ...
+
+class AddToString(_message.Message):
+    __slots__ = ("key", "by", "base_region", "base_n", "after_n", "before", "deadline_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    BASE_REGION_FIELD_NUMBER: _ClassVar[int]
+    BASE_N_FIELD_NUMBER: _ClassVar[int]
+    AFTER_N_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    by: int
+    base_region: int
+    base_n: int
+    after_n: int
+    before: bytes
+    deadline_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., by: _Optional[int] = ..., base_region: _Optional[int] = ..., base_n: _Optional[int] = ..., after_n: _Optional[int] = ..., before: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class ChangeMembers(_message.Message):
     __slots__ = ("epoch", "previous", "change")

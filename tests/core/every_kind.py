@@ -8,9 +8,11 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from crdtstream.core.clock import Dot
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
+    AddToString,
     AppendColumns,
     ChangeMembers,
     Claim,
@@ -40,6 +42,7 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     SetString,
     SetStringExpiry,
+    Taken,
     Trim,
 )
 from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, make_id
@@ -105,6 +108,11 @@ EFFECTS: Final[tuple[RareEffect, ...]] = (
     SetStringExpiry(b"x", NOW),
     SetStringExpiry(b"x", None),
     DeleteString(b"\x00key\xff"),
+    SetString(b"x", b"v", None, (Taken(R1, 4, -(1 << 100)), Taken(FAR, 1, 128))),
+    DeleteKey(b"x", (Taken(R2, (1 << 63) - 1, 0),)),
+    DeleteString(b"x", (Taken(R1, 1, -128),)),
+    AddToString(b"x", 1, None, 0, 0, None),
+    AddToString(b"x", -(1 << 63), Dot(FAR, 9), 4, 1 << 100, NOW),
     ChangeMembers(1, bytes(32), ADOPT),
     ChangeMembers(
         2,

@@ -4,9 +4,11 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from crdtstream.core.clock import Dot
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
+    AddToString,
     ChangeMembers,
     Claim,
     CreateConsumer,
@@ -32,6 +34,7 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     SetString,
     SetStringExpiry,
+    Taken,
     Trim,
 )
 from crdtstream.core.ids import Millis, RegionId, StreamId
@@ -61,6 +64,13 @@ COUNTS = st.none() | st.integers(0, 1 << 62)
 STRETCHES = st.tuples(IDS, IDS).filter(lambda span: span[0] < span[1])
 INTERVALS = st.dictionaries(REGIONS, STRETCHES, min_size=1, max_size=2)
 MS = st.integers(0, 1 << 40).map(Millis)
+SUMS = st.integers(-(1 << 100), 1 << 100) | st.integers(-300, 300)
+NUMBERS = st.integers(1, 1 << 40)
+TAKES = st.lists(
+    st.builds(Taken, REGIONS, NUMBERS, SUMS), max_size=2, unique_by=lambda one: one.region
+).map(lambda takes: tuple(sorted(takes)))
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+BASES = st.none() | st.builds(Dot, REGIONS, NUMBERS)
 IDEMPOTENT = st.builds(IdempotentId, NAMES, NAMES)
 
 
@@ -119,7 +129,7 @@ MEMBER_CHANGES = st.one_of(
 EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
     Remove: st.builds(Remove, NAMES, SOME_LANE_IDS, st.booleans(), st.booleans()),
     Trim: st.builds(Trim, NAMES, LANES.filter(bool)),
-    DeleteKey: st.builds(DeleteKey, NAMES),
+    DeleteKey: st.builds(DeleteKey, NAMES, TAKES),
     ExpireKey: st.builds(ExpireKey, NAMES),
     CreateGroup: st.builds(CreateGroup, NAMES, NAMES, IDS | LANES, COUNTS),
     DestroyGroup: st.builds(DestroyGroup, NAMES, NAMES),
@@ -133,9 +143,13 @@ EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
         st.none() | st.integers(1, 10_000),
     ),
     SetGroupMode: modes(),
-    SetString: st.builds(SetString, NAMES, NAMES, st.none() | MS),
+    SetString: st.builds(SetString, NAMES, NAMES, st.none() | MS, TAKES),
     SetStringExpiry: st.builds(SetStringExpiry, NAMES, st.none() | MS),
-    DeleteString: st.builds(DeleteString, NAMES),
+    DeleteString: st.builds(DeleteString, NAMES, TAKES),
+    AddToString: st.one_of(
+        st.builds(AddToString, NAMES, I64, BASES, NUMBERS, SUMS, st.none() | MS),
+        st.builds(AddToString, NAMES, I64, BASES, st.just(0), st.just(0), st.none() | MS),
+    ),
     ChangeMembers: st.builds(ChangeMembers, st.integers(1, 1 << 16), HASHES, MEMBER_CHANGES),
 }
 

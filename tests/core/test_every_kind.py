@@ -16,6 +16,7 @@ import pytest
 
 from crdtstream.core.effects import (
     AckFrontier,
+    AddToString,
     Append,
     ChangeMembers,
     CreateGroup,
@@ -134,6 +135,7 @@ FATES: Mapping[type[Effect], Fate] = {
     SetString: Fate(("SET x a PX 9",), "SET x b", {"strings"}),
     SetStringExpiry: Fate(("SET x a",), "EXPIRE x 100", {"strings"}),
     DeleteString: Fate(("SET x a PX 9",), "DEL x", {"strings"}),
+    AddToString: Fate(("SET x 1 PX 9",), "INCRBY x 5", {"strings"}),
     ChangeMembers: Fate((), "adopt", {"members"}),
 }
 # What the digest must see (``rules`` 22); a copy of the whole state would hold all the facts.
@@ -190,7 +192,11 @@ def facts(replica: Replica) -> dict[str, Any]:
             for key, registers in sorted(state.keys.registers.items())
         ],
         "strings": [
-            (key, [(dot, value.data, value.expiry.values) for dot, value in string.values()])
+            (
+                key,
+                [(dot, value.data, value.expiry.values) for dot, value in string.values()],
+                [(one, part.facts(), part.expiry.values) for one, part in string.parts()],
+            )
             for key, string in sorted(state.keys.strings.items())
         ],
         "tombstones": {
@@ -199,6 +205,11 @@ def facts(replica: Replica) -> dict[str, Any]:
             if part.key in state.tombstones
         },
         "floors": state.floors.by_key,
+        "ended_parts": {
+            part.key: dict(state.ended_parts.of(part.key))
+            for part in state.parts
+            if part.key in state.ended_parts
+        },
         "records": (
             {
                 part.key: list(state.idempotency.of(part.key))
@@ -254,6 +265,7 @@ def _intervals(group: Group) -> list[tuple[int, Any]]:
 
 def test_no_fact_of_the_state_is_forgotten() -> None:
     """A new part of the state is told of in ``facts``, or says in ``BESIDES`` why not."""
-    told = {"members", "keys", "tombstones", "floors", "idempotency", "numbered", "settings"}
+    told = {"members", "keys", "tombstones", "ended_parts", "floors", "idempotency", "numbered"}
+    told |= {"settings"}
     assert set(State.__slots__) == told | BESIDES
     assert set(FATES) == {Append, *EFFECTS}

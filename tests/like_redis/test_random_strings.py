@@ -34,6 +34,14 @@ SETTING = st.one_of(
     words(of("SETEX", "PSETEX"), KEY, of("1000000", "1000000", "0", "x"), VALUE),
     words(of("MSET", "MSETNX"), KEY, VALUE, maybe(words(KEY, VALUE), KEY)),
 )
+COUNTING = st.one_of(
+    words(of("INCR", "DECR"), KEY),
+    words(
+        of("INCRBY", "DECRBY"),
+        KEY,
+        of("1", "-40", "0", "x", "9223372036854775807", "-9223372036854775808"),
+    ),
+)
 GETTING = st.one_of(
     words(of("GET", "STRLEN", "GETDEL", "TYPE", "EXISTS", "EXPIRETIME"), KEY),
     words("MGET", several(KEY)),
@@ -55,7 +63,7 @@ STREAMS = st.one_of(
 )
 TRANSACTIONS = st.one_of(of("MULTI", "EXEC", "EXEC", "DISCARD"), words("WATCH", KEY))
 LINES: Text = mixed(
-    (6, SET), (3, SETTING), (4, GETTING), (3, KEYS), (2, STREAMS), (2, TRANSACTIONS)
+    (6, SET), (3, SETTING), (4, COUNTING), (4, GETTING), (3, KEYS), (2, STREAMS), (2, TRANSACTIONS)
 )
 CLIENT = of("A", "A", "B")
 

@@ -10,7 +10,7 @@ STRING_BUGS: Final = (
     Mutation(
         "delete-key-spares-the-string",
         "crdtstream/core/applying/apply_effect.py",
-        "    _delete_string(state, key, context)\n    state.tombstones",
+        "    _delete_string(state, key, effect.takes, dot, context)\n    state.tombstones",
         "    state.tombstones",
         (STRINGS + "test_a_whole_key_goes_with_both_its_parts",),
         "DEL of a name that is both leaves the string",

@@ -12,7 +12,7 @@ from hashlib import blake2b
 import pytest
 
 from crdtstream.core.clock import Dot
-from crdtstream.core.effects import IdempotentId, Mode
+from crdtstream.core.effects import AddToString, IdempotentId, Mode
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
@@ -41,6 +41,7 @@ class Facts:
         expiry, duration, maxsize: dot and value of a register's only value.
         string: dot and value of a string's only value, and its deadline, with its dot if that is
             another one.
+        added: what made a part of a counter; None: there is none.
     """
 
     lane: RegionId = R1
@@ -58,6 +59,7 @@ class Facts:
     duration: tuple[Dot, int] = (Dot(R1, 5), 60)
     maxsize: tuple[Dot, int] = (Dot(R1, 6), 70)
     string: tuple[Dot, bytes, tuple[Dot | None, Millis | None]] = (Dot(R1, 7), b"v", (None, None))
+    added: tuple[Dot, AddToString] | None = None
 
     def digest(self) -> bytes:
         state = State(R1, (), NodeLimits())
@@ -86,7 +88,21 @@ class Facts:
         string.set(dot, value, deadline[1], {})
         if deadline[0] is not None:
             string.set_expiry(deadline[0], deadline[1], {dot.region: dot.n})
+        if self.added is not None:
+            string.add(*self.added)
         return digest_key(stream, registers, string)
+
+
+def added(
+    *,
+    dot: Dot = Dot(R1, 9),  # noqa: B008
+    by: int = 2,
+    base: Dot | None = Dot(R1, 7),  # noqa: B008
+    deadline: Millis | None = None,
+) -> Facts:
+    """A key with a part of a counter."""
+    effect = AddToString(b"x", by, base, 8, 1, deadline)
+    return replace(KEY, added=(dot, effect))
 
 
 KEY = Facts()
@@ -131,6 +147,12 @@ CHANGED = {
     "the dot of a string's deadline": replace(
         KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), Millis(9)))
     ),
+    "a part": added(),
+    "a part's region": added(dot=Dot(R2, 9)),
+    "a part's dot number": added(dot=Dot(R1, 10)),
+    "a part's base": added(base=None),
+    "a part's sum": added(by=3),
+    "a part's deadline": added(deadline=Millis(9)),
     "PERSIST of a string": replace(KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), None))),
 }
 

@@ -316,6 +316,7 @@ LINES = st.sampled_from(
     [
         *["SET k a", "SET k b PX 300", "SET k c PX 9000", "SET k d KEEPTTL"],
         *["SET k e NX", "SET k f XX GET", "GETSET k g", "GETEX k PX 400", "GETEX k PERSIST"],
+        *["INCR k", "INCRBY k 5", "DECR j", "SET k 7", "SET j 9 PX 300"],
         *["GETDEL k", "DEL k", "PEXPIRE k 250", "PEXPIRE k -1", "PERSIST k"],
         *["MSET k h j i", "MSETNX k l j m", "RENAME k j", "RENAME j k", "COPY k j REPLACE"],
         *["XADD k * f v", "XADD j * f v", "XGROUP CREATE k g 0 MKSTREAM", "EXPIRE j 1"],

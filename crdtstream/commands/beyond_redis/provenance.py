@@ -32,7 +32,8 @@ def crdt_why(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """CRDT.WHY key id: a map for each entry with this ID, by lane.
 
     Without an ID it reports on the key's string: a map for each value that concurrent SETs left,
-    the one that counts first; and whether GET shows it, or a stream stands in front.
+    the one that counts first, and for what each region added; and whether GET shows it, or a stream
+    stands in front.
 
     Behind the entries stand those that were removed because a concurrent append of the same
     idempotent id stayed, each with the ID of the one that stayed.  They are remembered until they
@@ -124,7 +125,7 @@ def _string_values(replica: Replica, key: bytes) -> Reply:
             raise CommandError(NO_SUCH_KEY)
         raise CommandError("ERR the key holds a stream: name the ID of an entry")
     is_hidden = replica.stream(key) is not None
-    return [
+    values: list[Reply] = [
         RespMap(
             [
                 (b"origin", dot.region),
@@ -135,6 +136,19 @@ def _string_values(replica: Replica, key: bytes) -> Reply:
             ]
         )
         for dot, value in string.values()
+    ]
+    return values + [
+        RespMap(
+            [
+                (b"origin", region),
+                (b"dot", _dot(Dot(region, part.n))),
+                (b"added", part.live),
+                (b"added-to", None if part.base is None else _dot(part.base)),
+                (b"deadline", deadline[0] if (deadline := part.deadline()) else None),
+                (b"shown", int(string.dot in (None, part.base) and not is_hidden)),
+            ]
+        )
+        for region, part in string.parts()
     ]
 
 

@@ -3,6 +3,16 @@
 from typing import Final
 
 TEXT: Final = """
+DECR key
+    since 1.0.0; flags write denyoom fast; keys 1 RW access update
+    Takes one from a number; of a missing key, from 0.
+    O(1)
+
+DECRBY key decrement=integer
+    since 1.0.0; flags write denyoom fast; keys 1 RW access update
+    Takes from a number; of a missing key, from 0.
+    O(1)
+
 GET key
     since 1.0.0; flags readonly fast; keys 1 RO access
     Shows a string.
@@ -24,6 +34,16 @@ GETSET key value
     Sets a string and shows what it was before.
     O(1)
     deprecated 6.2.0: `SET` with the `!GET` argument
+
+INCR key
+    since 1.0.0; flags write denyoom fast; keys 1 RW access update
+    Adds one to a number; of a missing key, to 0.
+    O(1)
+
+INCRBY key increment=integer
+    since 1.0.0; flags write denyoom fast; keys 1 RW access update
+    Adds to a number; of a missing key, to 0.
+    O(1)
 
 MGET key...
     since 1.0.0; flags readonly fast; keys 1.. RO access; tips request_policy:multi_shard

@@ -13,6 +13,7 @@ from typing import assert_never
 from crdtstream.core.clock import Dot, VersionVector, covers, covers_dot
 from crdtstream.core.effects import (
     AckFrontier,
+    AddToString,
     ChangeMembers,
     CreateGroup,
     DeleteKey,
@@ -28,12 +29,14 @@ from crdtstream.core.effects import (
     SetStreamConfig,
     SetString,
     SetStringExpiry,
+    Taken,
     Trim,
     counted,
 )
 from crdtstream.core.id_columns import Ids
 from crdtstream.core.ids import RegionId
 from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.membership.members import follow
 from crdtstream.core.whole.state import State
@@ -88,7 +91,9 @@ def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVec
         case SetStringExpiry():
             _set_string_expiry(state, effect, dot, context)
         case DeleteString():
-            _delete_string(state, effect.key, context)
+            _delete_string(state, effect.key, effect.takes, dot, context)
+        case AddToString():
+            _add_to_string(state, effect, dot)
         case _:
             assert_never(effect)
     if effect.key not in state.keys.streams:
@@ -164,7 +169,7 @@ def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVecto
     registers."""
     key, keys = effect.key, state.keys
     if keys.strings:
-        _delete_string(state, key, context)
+        _delete_string(state, key, effect.takes, dot, context)
     state.tombstones.add(dot, key, None)
     state.floors.forget_covered_by(key, context)
     _forget_producers(state, key, context)
@@ -245,6 +250,7 @@ def _set_stream_config(
 def _set_string(state: State, effect: SetString, dot: Dot, context: VersionVector) -> None:
     string = state.keys.string_or_new(effect.key)
     string.set(dot, effect.value, effect.deadline, context)
+    _take(state, effect.key, string, effect.takes, dot)
     state.keys.note_string(effect.key, string)
 
 
@@ -257,12 +263,30 @@ def _set_string_expiry(
         state.keys.note_string(effect.key, string)
 
 
-def _delete_string(state: State, key: bytes, context: VersionVector) -> None:
+def _delete_string(
+    state: State, key: bytes, takes: tuple[Taken, ...], dot: Dot, context: VersionVector
+) -> None:
     """Observed-remove, so no tombstone is left."""
     string = state.keys.strings.get(key)
     if string is not None:
         string.forget_covered_by(context)
+        _take(state, key, string, takes, dot)
         state.keys.note_string(key, string)
+
+
+def _add_to_string(state: State, effect: AddToString, dot: Dot) -> None:
+    string = state.keys.string_or_new(effect.key)
+    string.add(dot, effect)
+    state.keys.note_string(effect.key, string)
+
+
+def _take(
+    state: State, key: bytes, string: StringRegister, takes: tuple[Taken, ...], dot: Dot
+) -> None:
+    """Take of a counter what the issuer had observed."""
+    for gone in string.take(takes):
+        if not state.is_alone:
+            state.ended_parts.add(key, gone, dot)
 
 
 # --- Groups -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import NamedTuple, assert_never
 
 from crdtstream.core.effects import (
     AckFrontier,
+    AddToString,
     CreateGroup,
     DeleteConsumer,
     DeleteKey,
@@ -37,6 +38,7 @@ from crdtstream.core.notifications import (
     DEL,
     EXPIRE,
     EXPIRED,
+    INCRBY,
     NEW,
     OVERWRITTEN,
     PERSIST,
@@ -179,6 +181,9 @@ class Noting:
                     )
             case SetString():
                 self._note_string(before, effect)
+            case AddToString():
+                if self._keys.stream(effect.key) is None:
+                    self.note(effect.key, *self._new(before), INCRBY)
             case AckFrontier() | SetStreamConfig() | SetGroupMode():
                 # Redis has no name for these.
                 pass

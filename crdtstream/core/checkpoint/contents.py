@@ -20,6 +20,10 @@ Region: TypeAlias = Annotated[RegionId, msgspec.Meta(ge=1, le=REGION_MAX)]
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 DotNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Time: TypeAlias = Annotated[Millis, msgspec.Meta(ge=0)]
+# A sum of a counter's part may need more than 64 bits.  One of more bytes than this cannot be: each
+# effect adds 64 bits at most.
+SUM_BYTES_MAX: Final = 15
+Sum: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=SUM_BYTES_MAX)]
 # Ranges of IDs, each from an ID, not included, up to another.
 IntervalsContent: TypeAlias = list[tuple[Id, Id]]
 # A group's start or position: one for all lanes, or by lane.
@@ -61,9 +65,30 @@ class StringValueContent(msgspec.Struct, array_like=True, frozen=True):
     expiry: list[tuple[Dot, Time | None]]
 
 
+class PartContent(msgspec.Struct, array_like=True, frozen=True):
+    """A region's part of a counter; ``total``, ``taken``: as ``sum_content`` writes them."""
+
+    region: Region
+    base: Dot | None
+    n: DotNumber
+    total: Sum
+    taken_n: Number
+    taken: Sum
+    expiry: list[tuple[Dot, Time | None]]
+
+
 class StringContent(msgspec.Struct, array_like=True, frozen=True):
     order: Number
     values: list[StringValueContent]
+    parts: list[PartContent] = []
+
+
+class EndedContent(msgspec.Struct, array_like=True, frozen=True):
+    """A part that is gone: how far it was taken, and by which effects."""
+
+    n: DotNumber
+    total: Sum
+    takers: dict[Region, DotNumber]
 
 
 class FloorContent(msgspec.Struct, array_like=True, frozen=True):
@@ -88,6 +113,7 @@ class KeyContent(msgspec.Struct, array_like=True, frozen=True):
     floors: dict[Region, FloorContent] | FloorContent | None
     tombstones: list[tuple[bytes | None, dict[Region, DotNumber]]]
     gone: GoneContent | None
+    ended_parts: dict[Region, EndedContent] = {}
 
 
 class TrackedContent(msgspec.Struct, array_like=True, frozen=True):
@@ -260,6 +286,16 @@ def unpacked(data: bytes, content: type[T]) -> T:
     except (ValueError, RecursionError) as error:
         # All that msgspec finds is a ValueError, and so are bytes that are no text.
         raise ContentError(f"{content.__name__}: {error}") from error
+
+
+def sum_content(number: int) -> Sum:
+    """In as few bytes as it takes; 0 in none."""
+    bits = (number if number >= 0 else ~number).bit_length()
+    return number.to_bytes(bits // 8 + 1, "little", signed=True) if number else b""
+
+
+def sum_of(content: Sum) -> int:
+    return int.from_bytes(content, "little", signed=True)
 
 
 def id_content(entry_id: StreamId) -> Id:

@@ -40,6 +40,7 @@ from crdtstream.core.effects import (
     RareEffect,
     Remove,
     SetGroupMode,
+    SetString,
     SetStringExpiry,
 )
 from crdtstream.core.ids import SEQ_BITS, U64_MAX, Millis, RegionId, StreamId, next_id
@@ -52,6 +53,8 @@ from crdtstream.core.whole.state import State
 
 # Before these, what was acknowledged in the groups of the key is issued.
 ENDS_RUNS: Final = (DeleteKey, ExpireKey, CreateGroup, DestroyGroup, SetGroupMode)
+# These take what regions have added to a string.
+TAKE_COUNTERS: Final = (SetString, DeleteKey, DeleteString)
 # Before these an expired key need not end: they end it, or are of its string.
 WITHOUT_LEFT_OVER: Final = (DeleteKey, ExpireKey, SetStringExpiry, DeleteString)
 
@@ -315,6 +318,8 @@ class Issuer:
         if self._residency.absent_count:
             read_for_effect(self._state, effect, self._vv)
         self.changes += 1
+        if isinstance(effect, TAKE_COUNTERS):
+            effect = self._with_takes(effect)
         issued = self._vv.get(self._region, 0)
         if isinstance(effect, Remove) and self.section.takes_in(effect):
             # Clients that delete one by one make one effect of a tick, and not one each: it is
@@ -326,6 +331,20 @@ class Issuer:
         self._vv[self._region] = issued + 1
         self.section.batch.add(effect)
         self._check_section()
+
+    def _with_takes(
+        self, effect: SetString | DeleteKey | DeleteString
+    ) -> SetString | DeleteKey | DeleteString:
+        """The effect, and what it takes of a counter: all that is observed here."""
+        string = self._keys.strings.get(effect.key)
+        takes = () if string is None else string.takes()
+        if not takes:
+            return effect
+        if isinstance(effect, SetString):
+            return SetString(effect.key, effect.value, effect.deadline, takes)
+        if isinstance(effect, DeleteKey):
+            return DeleteKey(effect.key, takes)
+        return DeleteString(effect.key, takes)
 
     def _check_section(self) -> None:
         """Check that the open batch has every effect that was issued since the last seal."""

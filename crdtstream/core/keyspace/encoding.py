@@ -1,20 +1,24 @@
 """The KEY part of a key: everything small that is kept of it."""
 
 from crdtstream.core.checkpoint.contents import (
+    EndedContent,
     FloorContent,
     GoneContent,
     KeyContent,
     LaneContent,
+    PartContent,
     RegistersContent,
     StreamContent,
     StringContent,
     StringValueContent,
     id_content,
     packed,
+    sum_content,
 )
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Millis
+from crdtstream.core.keyspace.counters import EndedParts
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
@@ -23,7 +27,14 @@ from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.keyspace.tombstones import Tombstones
 
 
-def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors: Floors) -> bytes:
+def encode_key(
+    part: KeyPart,
+    *,
+    keys: Keyspace,
+    tombstones: Tombstones,
+    floors: Floors,
+    ended_parts: EndedParts,
+) -> bytes:
     """All that is small of a key."""
     key = part.key
     stream, registers, string = (
@@ -46,6 +57,10 @@ def encode_key(part: KeyPart, *, keys: Keyspace, tombstones: Tombstones, floors:
             or None,
             tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()],
             gone=GoneContent(part.gone_order, dict(lost)) if lost else None,
+            ended_parts={
+                region: EndedContent(ended.n, sum_content(ended.total), dict(ended.takers))
+                for region, ended in ended_parts.of(key).items()
+            },
         )
     )
 
@@ -77,11 +92,23 @@ def _values(register: MultiValue[Millis | None]) -> list[tuple[Dot, Millis | Non
     return list(register.values.items())
 
 
-def _string(part: KeyPart, string: StringRegister) -> StringContent:
+def _string(key: KeyPart, string: StringRegister) -> StringContent:
     return StringContent(
-        order=part.string_order,
+        order=key.string_order,
         values=[
             StringValueContent(dot, value.data, _values(value.expiry))
             for dot, value in string.values()
+        ],
+        parts=[
+            PartContent(
+                region,
+                part.base,
+                part.n,
+                sum_content(part.total),
+                part.taken_n,
+                sum_content(part.taken),
+                _values(part.expiry),
+            )
+            for region, part in string.parts()
         ],
     )

@@ -8,14 +8,22 @@ A value is overwritten by a SET that had observed it, and removed by a DEL that 
 deadlines, which are dropped with it.  If the deadlines were the key's, as a stream's are, a DEL
 elsewhere would take the deadline of a lock that it had not observed, and leave the lock for good.
 
-Always so: a register that is kept has a value; removing the last one drops the register.
+What regions add to the value is kept beside it, by region (``counters.py``).
+
+Always so: a register that is kept has a value or a part; removing the last one drops the register.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
-from crdtstream.core.ids import Millis
+from crdtstream.core.effects import AddToString, Taken
+from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.keyspace.counters import Part, limited, parse_i64, part_after
 from crdtstream.core.keyspace.registers import MultiValue, deadline_that_counts
+
+# Of all strings that are no counters; never changed.
+NO_PARTS: Final[dict[RegionId, Part]] = {}
 
 
 class StringValue:
@@ -40,31 +48,50 @@ class StringValue:
 class StringRegister:
     """See the module's text."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_parts", "_values")
 
     def __init__(self) -> None:
         self._values: dict[Dot, StringValue] = {}
+        self._parts = NO_PARTS
 
     def __len__(self) -> int:
-        return len(self._values)
+        """Number of values and parts."""
+        return len(self._values) + len(self._parts)
 
     def values(self) -> Iterator[tuple[Dot, StringValue]]:
         """All values with their dots; the one that counts comes first."""
         return iter(sorted(self._values.items()))
 
+    def parts(self) -> Iterator[tuple[RegionId, Part]]:
+        """Parts by region."""
+        return iter(sorted(self._parts.items()))
+
     @property
-    def dot(self) -> Dot:
-        """Dot of the value that counts."""
-        return min(self._values)
+    def dot(self) -> Dot | None:
+        """Dot of the value that counts; None: there is none, and the parts count."""
+        return min(self._values) if self._values else None
 
     @property
     def data(self) -> bytes:
         """The bytes that GET returns."""
-        return self._values[min(self._values)].data
+        if not self._parts:
+            return self._values[min(self._values)].data
+        if not self._values:
+            return b"%d" % limited(sum(part.live for part in self._parts.values()))
+        dot = min(self._values)
+        data = self._values[dot].data
+        added = [part.live for part in self._parts.values() if part.base == dot]
+        number = parse_i64(data) if added else None
+        return data if number is None else b"%d" % limited(number + sum(added))
 
     def deadline(self) -> tuple[Millis, Dot] | None:
         """The deadline that counts and the dot that set it; None: the string does not end."""
-        return self._values[min(self._values)].deadline()
+        if self._values:
+            return self._values[min(self._values)].deadline()
+        together: MultiValue[Millis | None] = MultiValue()
+        for part in self._parts.values():
+            together.values.update(part.expiry.values)
+        return deadline_that_counts(together)
 
     # --- Changing -----------------------------------------------------------------------------
 
@@ -81,6 +108,9 @@ class StringRegister:
         for value_dot, value in self._values.items():
             if covers_dot(context, value_dot):
                 value.expiry.set(dot, deadline, context)
+        for region, part in self._parts.items():
+            if covers_dot(context, Dot(region, part.n)):
+                part.expiry.set(dot, deadline, context)
 
     def forget_covered_by(self, context: VersionVector) -> None:
         """Drop the values that the context covers."""
@@ -92,6 +122,50 @@ class StringRegister:
     def replace_values(self, values: dict[Dot, StringValue]) -> None:
         """Replace all values by these."""
         self._values = values
+
+    # --- Counting -----------------------------------------------------------------------------
+
+    def addition(self, key: bytes, region: RegionId, by: int) -> AddToString:
+        """The effect by which a region adds to what it sees."""
+        part, base = self._parts.get(region), self.dot
+        ends = self.deadline()
+        deadline = None if ends is None else ends[0]
+        # Without a value a region goes on with its part, so that nothing of it is lost.
+        if part is not None and (part.base == base or base is None):
+            return AddToString(key, by, part.base, part.n, part.total, deadline)
+        return AddToString(key, by, base, 0, 0, deadline)
+
+    def add(self, dot: Dot, effect: AddToString) -> None:
+        """Apply what a region added."""
+        after = part_after(self._parts.get(dot.region), dot, effect)
+        if self._parts:
+            self._parts[dot.region] = after
+        else:
+            self._parts = {dot.region: after}
+
+    def takes(self) -> tuple[Taken, ...]:
+        """All parts, as a SET or a delete takes them now."""
+        return tuple(Taken(region, part.n, part.total) for region, part in self.parts())
+
+    def take(self, takes: Iterable[Taken]) -> list[Taken]:
+        """Take what an effect had observed; return what ends parts by that."""
+        gone = []
+        for taken in takes:
+            part = self._parts.get(taken.region)
+            if part is not None:
+                part.take(taken.n, taken.total)
+                if part.taken_n >= part.n:
+                    gone.append(taken)
+        if gone:
+            ended = {taken.region for taken in gone}
+            self.replace_parts(
+                {region: part for region, part in self._parts.items() if region not in ended}
+            )
+        return gone
+
+    def replace_parts(self, parts: dict[RegionId, Part]) -> None:
+        """Replace all parts by these."""
+        self._parts = parts or NO_PARTS
 
     # --- What a checkpoint has ----------------------------------------------------------------
 

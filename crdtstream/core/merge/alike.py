@@ -23,7 +23,7 @@ from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.merge.lanes import are_alike
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
-from crdtstream.core.whole.restoring import create_of
+from crdtstream.core.whole.restoring import create_of, parts_of
 from crdtstream.core.whole.state import State
 
 
@@ -38,13 +38,14 @@ def is_unchanged(state: State, sent: SentKey, both: Both) -> bool:
         return False
     if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
         return False
-    if content.floors or content.tombstones or content.gone:
+    if content.floors or content.tombstones or content.gone or content.ended_parts:
         return False
-    if key in state.floors or key in state.tombstones:
+    if key in state.floors or key in state.tombstones or key in state.ended_parts:
         return False
     if not _has_registers(keys.registers.get(key), sent.registers, both):
         return False
-    if not _has_values(keys.strings.get(key), content.string, both):
+    string = keys.strings.get(key)
+    if not _has_values(string, content.string, both) or not _has_parts(string, content.string):
         return False
     if stream is None:
         return content.stream is None
@@ -75,6 +76,17 @@ def _has_values(here: StringRegister | None, there: StringContent | None, both: 
     return _has_dots(mine, theirs, both) and all(
         _has_dots(mine[dot].expiry.values, _dots_of(one.expiry), both)
         for dot, one in theirs.items()
+    )
+
+
+def _has_parts(here: StringRegister | None, there: StringContent | None) -> bool:
+    """True if both sides know the same of what regions added."""
+    mine = {} if here is None else dict(here.parts())
+    theirs = parts_of(there)
+    return mine.keys() == theirs.keys() and all(
+        part.facts() == theirs[region].facts()
+        and part.expiry.values == theirs[region].expiry.values
+        for region, part in mine.items()
     )
 
 

@@ -212,6 +212,13 @@ def _dots_of(sent: SentKey) -> Iterator[Dot]:
         yield value.dot
         for dot, _ in value.expiry:
             yield dot
+    for part in () if content.string is None else content.string.parts:
+        yield Dot(part.region, part.n)
+        for dot, _ in part.expiry:
+            yield dot
+    for region, ended in content.ended_parts.items():
+        yield Dot(region, ended.n)
+        yield from starmap(Dot, ended.takers.items())
     for _, tombstones in content.tombstones:
         yield from starmap(Dot, tombstones.items())
     for group in sent.groups.values():

@@ -16,6 +16,7 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.settings import UnstableSettings
 from crdtstream.core.histories import Histories, content_of
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
+from crdtstream.core.keyspace.counters import EndedParts
 from crdtstream.core.keyspace.encoding import encode_key
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
@@ -37,7 +38,7 @@ class State:
         region: whose state it is.
         vv: what has been applied; one and the same dictionary for good.
         keys: streams, registers and deadlines.
-        tombstones, idempotency, numbered, settings: remembered until causally stable.
+        tombstones, ended_parts, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
         members: the members of the database, as far as effects have reported them; at epoch 0 none
             has.
@@ -54,6 +55,7 @@ class State:
         "_peers",
         "acknowledged_count",
         "changes",
+        "ended_parts",
         "floors",
         "groups_made",
         "grown_runs",
@@ -82,6 +84,7 @@ class State:
         self.residency = node_limits.residency
         self.tombstones = Tombstones()
         self.floors = Floors(region)
+        self.ended_parts = EndedParts()
         self.idempotency = IdempotencyRecords()
         self.numbered = NumberedRecords()
         self.settings = UnstableSettings()
@@ -182,6 +185,7 @@ class State:
             self.keys.keeps(key)
             or key in self.floors
             or key in self.tombstones
+            or key in self.ended_parts
             or self.keeps_producers(key)
         )
 
@@ -242,7 +246,13 @@ class State:
         )
 
     def _encode_key(self, part: KeyPart) -> bytes:
-        return encode_key(part, keys=self.keys, tombstones=self.tombstones, floors=self.floors)
+        return encode_key(
+            part,
+            keys=self.keys,
+            tombstones=self.tombstones,
+            floors=self.floors,
+            ended_parts=self.ended_parts,
+        )
 
     def _encode_producers(self, part: ProducersPart) -> bytes:
         key = part.key.key
@@ -269,6 +279,7 @@ class State:
         return bool(
             self.tombstones.count
             or self.floors.by_key
+            or len(self.ended_parts)
             or (self.settings.queues and self.settings)
             or (self.idempotency.queues and self.idempotency)
             or (self.numbered.queues and self.numbered)
@@ -288,6 +299,7 @@ class State:
             changed.add(key)
 
         self.tombstones.forget_stable(stable, note)
+        self.ended_parts.forget_stable(stable, note)
         self.idempotency.forget_stable(stable, note_producers)
         self.numbered.forget_stable(stable, note_producers)
         self.settings.forget_stable(stable, self._forget_setting)

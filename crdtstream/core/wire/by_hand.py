@@ -107,6 +107,8 @@ def _others(others: Sequence[tuple[int, RareEffect]]) -> list[bytes] | None:
     for offset, effect in others:
         if isinstance(effect, AckFrontier):
             kind = _message(b"\x3a", _frontier(effect))
+        elif isinstance(effect, DeleteKey | DeleteString) and effect.takes:
+            return None
         elif isinstance(effect, DeleteKey):
             kind = _message(b"\x22", _text(b"\x0a", effect.key))
         elif isinstance(effect, DeleteString):

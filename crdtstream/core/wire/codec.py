@@ -18,10 +18,12 @@ from typing import Final, assert_never
 
 from google.protobuf.message import DecodeError
 
-from crdtstream.core.clock import MutableVersionVector, VersionVector
+from crdtstream.core.checkpoint.contents import SUM_BYTES_MAX, sum_content, sum_of
+from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector
 from crdtstream.core.effects import (
     EPOCH_MAX,
     AckFrontier,
+    AddToString,
     AppendColumns,
     ChangeMembers,
     CreateGroup,
@@ -44,6 +46,7 @@ from crdtstream.core.effects import (
     SetString,
     SetStringExpiry,
     Start,
+    Taken,
     Trim,
     are_stretches,
     ascend,
@@ -226,8 +229,9 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
         case Trim(key, up_to):
             message.trim.key = key
             message.trim.up_to.extend(encode_positions(up_to))
-        case DeleteKey(key):
+        case DeleteKey(key, takes):
             message.delete_key.key = key
+            message.delete_key.takes.extend(map(_encode_taken, takes))
         case ExpireKey(key):
             message.expire_key.key = key
         case CreateGroup(key, group, start, entries_read):
@@ -264,16 +268,20 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
                 message.set_stream_config.idmp_maxsize = maxsize
         case SetGroupMode():
             _encode_mode(message.set_group_mode, effect)
-        case SetString(key, value, deadline):
+        case SetString(key, value, deadline, takes):
             message.set_string.key, message.set_string.value = key, value
+            message.set_string.takes.extend(map(_encode_taken, takes))
             if deadline is not None:
                 message.set_string.deadline_ms = deadline
         case SetStringExpiry(key, deadline):
             message.set_string_expiry.key = key
             if deadline is not None:
                 message.set_string_expiry.deadline_ms = deadline
-        case DeleteString(key):
+        case DeleteString(key, takes):
             message.delete_string.key = key
+            message.delete_string.takes.extend(map(_encode_taken, takes))
+        case AddToString():
+            _encode_addition(message.add_to_string, effect)
         case ChangeMembers(epoch, previous, change):
             members = message.change_members
             members.epoch, members.previous = epoch, previous
@@ -281,6 +289,19 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
         case _:
             assert_never(effect)
     return message
+
+
+def _encode_taken(taken: Taken) -> effects_pb2.Taken:
+    return effects_pb2.Taken(region=taken.region, n=taken.n, total=sum_content(taken.total))
+
+
+def _encode_addition(message: effects_pb2.AddToString, effect: AddToString) -> None:
+    message.key, message.by = effect.key, effect.by
+    if effect.base is not None:
+        message.base_region, message.base_n = effect.base
+    message.after_n, message.before = effect.after_n, sum_content(effect.before)
+    if effect.deadline is not None:
+        message.deadline_ms = effect.deadline
 
 
 _MODES: Final = {
@@ -324,7 +345,7 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
                 raise BatchError("trim.up_to: empty")
             return Trim(message.trim.key, decode_positions(message.trim.up_to, field="trim.up_to"))
         case "delete_key":
-            return DeleteKey(message.delete_key.key)
+            return DeleteKey(message.delete_key.key, _decode_takes(message.delete_key.takes))
         case "expire_key":
             return ExpireKey(message.expire_key.key)
         case "create_group":
@@ -350,20 +371,69 @@ def _decode_effect(message: effects_pb2.Effect) -> RareEffect:
             return _decode_mode(message.set_group_mode)
         case "set_string":
             string = message.set_string
-            return SetString(string.key, string.value, _decode_deadline(string))
+            takes = _decode_takes(string.takes)
+            return SetString(string.key, string.value, _decode_deadline(string), takes)
         case "set_string_expiry":
             string_expiry = message.set_string_expiry
             return SetStringExpiry(string_expiry.key, _decode_deadline(string_expiry))
         case "delete_string":
-            return DeleteString(message.delete_string.key)
+            return DeleteString(
+                message.delete_string.key, _decode_takes(message.delete_string.takes)
+            )
+        case "add_to_string":
+            return _decode_addition(message.add_to_string)
         case "change_members":
             return _decode_members(message.change_members)
         case _:
             raise BatchError("others.kind: an effect this version does not know; upgrade this node")
 
 
+def _decode_takes(messages: Iterable[effects_pb2.Taken]) -> tuple[Taken, ...]:
+    takes = tuple(
+        Taken(
+            checked_region(one.region, field="takes.region"),
+            _decode_n(one.n, field="takes.n"),
+            _decode_sum(one.total, field="takes.total"),
+        )
+        for one in messages
+    )
+    if any(a.region >= b.region for a, b in itertools.pairwise(takes)):
+        raise BatchError("takes.region: the regions do not ascend")
+    return takes
+
+
+def _decode_addition(message: effects_pb2.AddToString) -> AddToString:
+    base = None
+    if message.base_region or message.base_n:
+        region = checked_region(message.base_region, field="add_to_string.base_region")
+        base = Dot(region, _decode_n(message.base_n, field="add_to_string.base_n"))
+    before = _decode_sum(message.before, field="add_to_string.before")
+    if message.after_n > N_MAX:
+        raise BatchError(f"add_to_string.after_n: {message.after_n} is out of range")
+    if before and not message.after_n:
+        raise BatchError("add_to_string.before: something before the first")
+    return AddToString(
+        message.key, message.by, base, message.after_n, before, _decode_deadline(message)
+    )
+
+
+def _decode_n(n: int, *, field: str) -> int:
+    if not 1 <= n <= N_MAX:
+        raise BatchError(f"{field}: {n} is out of range")
+    return n
+
+
+def _decode_sum(data: bytes, *, field: str) -> int:
+    if len(data) > SUM_BYTES_MAX or sum_content(sum_of(data)) != data:
+        raise BatchError(f"{field}: no sum")
+    return sum_of(data)
+
+
 def _decode_deadline(
-    message: effects_pb2.SetExpiry | effects_pb2.SetString | effects_pb2.SetStringExpiry,
+    message: effects_pb2.SetExpiry
+    | effects_pb2.SetString
+    | effects_pb2.SetStringExpiry
+    | effects_pb2.AddToString,
 ) -> Millis | None:
     return Millis(message.deadline_ms) if message.HasField("deadline_ms") else None
 
