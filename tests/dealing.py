@@ -200,6 +200,9 @@ class WholeFile(pytest.Item):
         journal = _journal(folder, self.nodeid.removesuffix(WHOLE))
         begun = set(journal.read_text().split("\n")) if journal.exists() else set()
         items = [item for item in self._tests() if item.nodeid not in begun]
+        if not items:
+            # What the last test left for this file, the next one may not expect.
+            session._setupstate.teardown_exact(following)
         at = session.items.index(self)
         with journal.open("a") as notes:
             # A worker that died left the line of its test open.

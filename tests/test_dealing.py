@@ -81,6 +81,7 @@ def run(
     journal.touch()
     imported.touch()
     for other, text in (others or {}).items():
+        (folder / other).parent.mkdir(exist_ok=True)
         (folder / other).write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\ntimeout = 5\ntimeout_method = thread\n")
     (folder / "conftest.py").write_text(CONFTEST)
@@ -161,6 +162,16 @@ def test_options_choose_among_the_tests_of_files(tmp_path: Path) -> None:
     outcome, kinds = run(tmp_path, [THREE, ("passes",), THREE], "-k", "test_1 or test_2")
     assert outcome.status == pytest.ExitCode.OK, outcome.printed
     assert outcome.ran == Counter(test for test in kinds if not test.endswith("_0"))
+
+
+def test_a_file_without_a_chosen_test_may_be_the_last_of_its_folder(tmp_path: Path) -> None:
+    names = ("a/test_1.py", "a/test_2.py", "b/test_3.py")
+    others = {name: f"def test_{name[-4]}(): pass" for name in names}
+    outcome, _ = run(tmp_path, [], "-n", "1", "-k", "not test_2", others=others)
+    assert outcome.status == pytest.ExitCode.OK, outcome.printed
+    assert outcome.reported == Counter(
+        [("PASSED", "a/test_1.py::test_1"), ("PASSED", "b/test_3.py::test_3")]
+    )
 
 
 def test_tests_that_are_named_run_alone(tmp_path: Path) -> None:

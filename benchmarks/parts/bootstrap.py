@@ -186,10 +186,10 @@ def pinged(port: int) -> Iterator[Pinged]:
 
 PART: Final = Part(
     name="bootstrap",
-    about="The folder of a second region is lost, and the log of the first one is cut: seconds from"
-    " the start of its process until the copy begins, and until the state is merged; entries a"
-    " second between the two; seconds until a checkpoint has it; its memory then, at most, and"
-    " after another restart; the longest that a PING waited at both.",
+    about="The folder of a second region is lost, and the log of the first one is cut. Seconds"
+    " from the start of its process until the copy begins, and until the state is merged;"
+    " entries a second between the two; seconds until a checkpoint has it. Its memory then,"
+    " at most, and after another restart; the longest that a PING waited at both.",
     reference="",
     run=run,
 )

@@ -123,11 +123,11 @@ def join(system: System) -> dict[str, float]:
 
 PART: Final = Part(
     name="join",
-    about="A fourth region joins three, whose logs are cut (its process is niced, as it has a"
-    " machine of its own otherwise), while 5,000 messages a second go"
-    " through a group of five consumers in one of them: seconds until it is active, what was"
-    " copied, its memory then and at most; the 99th percentile of the messages' times before it"
-    " began, while it went on, and how many times that is.",
+    about="A fourth region joins three, whose logs are cut, while 5,000 messages a second go"
+    " through a group of five consumers in one of them. Its process is niced, as it has a"
+    " machine of its own otherwise. Seconds until it is active, what was copied, its memory"
+    " then and at most; the 99th percentile of the messages' times before it began, while it"
+    " went on, and how many times that is.",
     reference="",
     run=run,
 )

@@ -87,9 +87,9 @@ BUILD_INFO: Final = _gauge(
 )
 WRITES_REFUSED: Final = _gauge(
     "writes_refused",
-    "1 while writes are refused for this reason: `disk`: the log cannot be written; `stale`: the"
-    " region must first hear from others what it needs to know before it writes, or catch up;"
-    " `lagged`: for longer than a moment too many of its effects are in no other region;"
+    "1 while writes are refused for this reason. `disk`: the log cannot be written. `stale`: the"
+    " region must first hear from others what it needs to know before it writes, or catch up."
+    " `lagged`: for longer than a moment too many of its effects are in no other region."
     " `maxmemory`, `maxdisk`: only writes that add data are refused.",
     "reason",
 )
@@ -97,9 +97,9 @@ REFUSALS: Final = _counter(
     "refusals",
     "Refusals. Of commands: because of the `disk`, because the region is `stale`, because too much"
     " would be `lagged`, for lack of room (`maxmemory`, `maxdisk`), for lack of a password"
-    " (`no_auth`). Of connections: those beyond `clients_max`, and those cut off because they left"
-    " too much unread (`output_buffer`), or that had not logged in (`no_login`): they took"
-    " too long, asked for too much, or made room for others.",
+    " (`no_auth`). Of connections: those beyond `clients_max`, and those that left too much unread"
+    " (`output_buffer`). Those that had not logged in (`no_login`) took too long, asked for too"
+    " much, or made room for others.",
     "reason",
 )
 LOOP_STALL_SECONDS: Final = _histogram(
@@ -416,10 +416,10 @@ LOG_FIRST_RECORD: Final = _gauge(
 )
 LOG_KEPT: Final = _gauge(
     "log_kept",
-    "1 for what the log does for a peer: `nothing` (it has all), `kept` (what it lacks is kept),"
-    " `away` (kept up to the bounds), `only-copy` (kept beyond the bounds, as no other region has"
-    " what it lacks), `given-up` (it was away for too long), `bootstrap` (what it lacks was cut),"
-    " `staging` (it takes over a state, and what that lacks is kept).",
+    "1 for what the log does for a peer. `nothing`: it has all. `kept`: what it lacks is kept."
+    " `away`: kept up to the bounds. `only-copy`: kept beyond the bounds, as no other region has"
+    " what it lacks. `given-up`: it was away for too long. `bootstrap`: what it lacks was cut."
+    " `staging`: it takes over a state, and what that lacks is kept.",
     *("peer", "keeping"),
 )
 LOG_KEPT_BYTES: Final = _gauge("log_kept_bytes", "Size of the records that a peer lacks.", "peer")

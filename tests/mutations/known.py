@@ -11,7 +11,7 @@ def known() -> Node:
     """Commands of two regions, as far as they take; a field that is new wants more of them."""
     r1, r2 = Node(1), Node(2)
     # A floor below what is appended, and a group that keeps it.
-    r1.run("XADD x 5 f v", "PEXPIRE x 10")
+    r1.run("XADD x 5 f v", "PEXPIRE x 10", "INCR some")
     r2.run("XADD other 1 f v")
     sync(r1, r2)
     for node in (r1, r2):
@@ -29,6 +29,9 @@ def known() -> Node:
     # What is gone, with tombstones; strings.
     r1.run("XADD d 1 f v", "XADD d IDMP p a * f v", "SET s v PX 90000", "SET t v")
     r1.run("DEL d")
+    # Counters: added to a value, taken in part, taken as a whole.
+    r1.run("SET n 5 PX 90000", "INCR n", "INCR all", "DEL all", "INCR some")
+    r2.run("DEL some")
     r1.run("XGROUP CREATE x k 0", "XGROUP DESTROY x k")
     # Producers: retries, concurrent appends of one message, numbered rows.
     r1.run(*["XADD x IDMP p a * f v"] * 2)

@@ -20,7 +20,7 @@ PUBSUB
 
 PUBSUB|CHANNELS [pattern]
     since 2.8.0; flags pubsub loading stale
-    Lists the channels that somebody listens to.
+    Lists the channels that have subscribers.
     O(N) for N channels.
 
 PUBSUB|HELP
@@ -30,7 +30,7 @@ PUBSUB|HELP
 
 PUBSUB|NUMPAT
     since 2.8.0; flags pubsub loading stale
-    Counts the patterns that somebody listens to.
+    Counts the patterns that have subscribers.
     O(1)
 
 PUBSUB|NUMSUB [channel...]
@@ -40,7 +40,7 @@ PUBSUB|NUMSUB [channel...]
 
 PUBSUB|SHARDCHANNELS [pattern]
     since 7.0.0; flags pubsub loading stale
-    Lists the shard channels that somebody listens to.
+    Lists the shard channels that have subscribers.
     O(N) for N channels.
 
 PUBSUB|SHARDNUMSUB [shardchannel...]
