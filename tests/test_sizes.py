@@ -119,7 +119,7 @@ NO_SIZES = {
         core.footprint.GROUP_BYTES core.footprint.GROUP_LANE_BYTES
         core.footprint.CONSUMER_BYTES core.footprint.PRODUCER_BYTES
         core.footprint.TRACKED_BYTES core.footprint.REGISTERS_BYTES core.footprint.STRING_BYTES
-        core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES core.footprint.PART_BYTES
+        core.footprint.VALUE_BYTES core.footprint.DEADLINE_BYTES core.footprint.SHARE_BYTES
         core.lanes.residency.NODE_BYTES core.lanes.residency.COLUMNS_BYTES
         core.lanes.residency.HEADER_BYTES core.lanes.residency.OPENED_BYTES
         core.lanes.residency.RUN_BYTES resp.clients.connection.CONNECTION_BYTES

@@ -143,11 +143,11 @@ class Trim:
 
 
 class Taken(NamedTuple):
-    """A region's part of a counter, as a SET or a delete had observed it (``counters.py``).
+    """A region's share of a counter, as a SET or a delete had observed it (``counters.py``).
 
     Attributes:
         n: number of the last effect that it had observed of those that added.
-        total: all that the part's run had added by then.
+        total: all that the share's run had added by then.
     """
 
     region: RegionId
@@ -332,7 +332,7 @@ class DeleteString:
 
 @dataclass(frozen=True, slots=True)
 class AddToString:
-    """INCR and its like: more in the issuing region's part of a counter (``rules`` 24).
+    """INCR and its like: more in the issuing region's share of a counter (``rules`` 24).
 
     Attributes:
         by: what is added, which may be below 0.

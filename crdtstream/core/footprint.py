@@ -37,7 +37,7 @@ TRACKED_BYTES: Final = 300
 REGISTERS_BYTES: Final = 800
 STRING_BYTES: Final = 400  # the register, its places among the keys and in SCAN's order
 VALUE_BYTES: Final = 250  # a value's dot and expiry register
-PART_BYTES: Final = 450  # what a region added
+SHARE_BYTES: Final = 450  # what a region added
 DEADLINE_BYTES: Final = 420  # with its places among what ends
 
 
@@ -99,7 +99,9 @@ def _string_bytes(string: StringRegister) -> int:
             VALUE_BYTES + getsizeof(value.data) + len(value.expiry.values) * DEADLINE_BYTES
             for _, value in string.values()
         )
-        + sum(PART_BYTES + len(part.expiry.values) * DEADLINE_BYTES for _, part in string.parts())
+        + sum(
+            SHARE_BYTES + len(share.expiry.values) * DEADLINE_BYTES for _, share in string.shares()
+        )
     )
 
 

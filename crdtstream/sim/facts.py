@@ -109,9 +109,9 @@ def shown(replica: Replica, key: bytes) -> dict[str, Any]:
                 (dot, value.data, sorted(value.expiry.values.items()))
                 for dot, value in (() if string is None else string.values())
             ],
-            "parts": {
-                region: (part.base, part.n, part.live, sorted(part.expiry.values.items()))
-                for region, part in (() if string is None else string.parts())
+            "shares": {
+                region: (share.base, share.n, share.live, sorted(share.expiry.values.items()))
+                for region, share in (() if string is None else string.shares())
             },
         },
     }

@@ -263,7 +263,7 @@ def strings(mine: list[Issued]) -> dict[str, object]:
     enders = [one for one in mine if isinstance(one.effect, SetString | DeleteString | DeleteKey)]
     alive = [one for one in mine if not any(end.observed(one) for end in enders)]
     values = {(one.origin, one.n): one for one in alive if isinstance(one.effect, SetString)}
-    parts: dict[int, tuple[object, int, int, object]] = {}
+    shares: dict[int, tuple[object, int, int, object]] = {}
     for origin in sorted({one.origin for one in mine}):
         added = [
             one for one in mine if one.origin == origin and isinstance(one.effect, AddToString)
@@ -275,22 +275,22 @@ def strings(mine: list[Issued]) -> dict[str, object]:
         counts = [one for one in added if one in alive]
         if counts:
             last, total = counts[-1], sum(one.effect.by for one in counts)
-            parts[origin] = (base, last.n, total, deadlines_of(last, mine))
+            shares[origin] = (base, last.n, total, deadlines_of(last, mine))
     shown: object = None
     if values:
         dot, value = min(values.items())
         shown = value.effect.value
-        sums = [total for base, _, total, _ in parts.values() if base == dot]
+        sums = [total for base, _, total, _ in shares.values() if base == dot]
         if sums:
             shown = b"%d" % shortened(int(value.effect.value) + sum(sums))
-    elif parts:
-        shown = b"%d" % shortened(sum(total for _, _, total, _ in parts.values()))
+    elif shares:
+        shown = b"%d" % shortened(sum(total for _, _, total, _ in shares.values()))
     return {
         "shown": shown,
         "values": [
             (dot, one.effect.value, deadlines_of(one, mine)) for dot, one in sorted(values.items())
         ],
-        "parts": parts,
+        "shares": shares,
     }
 
 

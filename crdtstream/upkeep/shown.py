@@ -17,7 +17,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from crdtstream.core.checkpoint.contents import Id, id_of
+from crdtstream.core.checkpoint.contents import Id, Sum, id_of, sum_of
 from crdtstream.core.effects import Append, ChangeMembers, EffectBatch, LocalChange, RareEffect
 from crdtstream.core.fields import are_fields
 from crdtstream.core.id_columns import Ids
@@ -151,6 +151,8 @@ def converter(hint: Any) -> Callable[[Any], Any]:
         return lambda ids: [of_id(entry_id) for entry_id in ids]
     if hint is bytes:
         return shown_bytes
+    if hint == Sum:
+        return sum_of
     if hint == Id:
         return lambda content: format_id(id_of(content)).decode("ascii")
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):

@@ -3,7 +3,7 @@
 import random
 import tracemalloc
 from array import array
-from typing import Final, Unpack
+from typing import Any, Final, Unpack
 
 import pytest
 from hypothesis import assume, given
@@ -222,6 +222,14 @@ def acknowledged(interval: pb.LaneInterval) -> pb.Effect:
     return pb.Effect(ack_frontier=pb.AckFrontier(key=b"x", group=b"g", intervals=[interval]))
 
 
+def taking(*takes: pb.Taken) -> pb.Effect:
+    return pb.Effect(delete_string=pb.DeleteString(key=b"x", takes=takes))
+
+
+def adding(**fields: Any) -> pb.Effect:
+    return pb.Effect(add_to_string=pb.AddToString(key=b"x", by=1, **fields))
+
+
 def lane_ids(*ms: int) -> pb.LaneIds:
     return pb.LaneIds(lane=1, ms=pack(array("Q", ms)), seq=pack(array("Q", [0] * len(ms))))
 
@@ -243,6 +251,16 @@ def lane_ids(*ms: int) -> pb.LaneIds:
         (pb.Effect(set_stream_config=pb.SetStreamConfig(idmp_maxsize=0)), "idmp_maxsize"),
         (pb.Effect(set_group_mode=pb.SetGroupMode(epoch=0)), "epoch"),
         (pb.Effect(set_group_mode=pb.SetGroupMode(epoch=1, mode="HOME")), "home"),
+        (taking(pb.Taken(region=0, n=1)), "takes.region"),
+        (taking(pb.Taken(region=1, n=0)), "takes.n"),
+        (taking(pb.Taken(region=1, n=1, total=bytes(16))), "takes.total"),
+        (taking(pb.Taken(region=1, n=1, total=b"\1\0")), "takes.total"),
+        (taking(pb.Taken(region=2, n=1), pb.Taken(region=1, n=1)), "do not ascend"),
+        (adding(base_region=1), "add_to_string.base_n"),
+        (adding(base_n=1), "add_to_string.base_region"),
+        (adding(after_n=1 << 63), "add_to_string.after_n"),
+        (adding(before=b"\1"), "something before the first"),
+        (adding(after_n=1, before=b"\0"), "add_to_string.before"),
     ],
 )
 def test_an_effect_that_breaks_its_promises_is_refused_with_its_field(

@@ -195,7 +195,7 @@ def facts(replica: Replica) -> dict[str, Any]:
             (
                 key,
                 [(dot, value.data, value.expiry.values) for dot, value in string.values()],
-                [(one, part.facts(), part.expiry.values) for one, part in string.parts()],
+                [(one, share.facts(), share.expiry.values) for one, share in string.shares()],
             )
             for key, string in sorted(state.keys.strings.items())
         ],
@@ -205,10 +205,10 @@ def facts(replica: Replica) -> dict[str, Any]:
             if part.key in state.tombstones
         },
         "floors": state.floors.by_key,
-        "ended_parts": {
-            part.key: dict(state.ended_parts.of(part.key))
+        "ended_shares": {
+            part.key: dict(state.ended_shares.of(part.key))
             for part in state.parts
-            if part.key in state.ended_parts
+            if part.key in state.ended_shares
         },
         "records": (
             {
@@ -265,7 +265,7 @@ def _intervals(group: Group) -> list[tuple[int, Any]]:
 
 def test_no_fact_of_the_state_is_forgotten() -> None:
     """A new part of the state is told of in ``facts``, or says in ``BESIDES`` why not."""
-    told = {"members", "keys", "tombstones", "ended_parts", "floors", "idempotency", "numbered"}
+    told = {"members", "keys", "tombstones", "ended_shares", "floors", "idempotency", "numbered"}
     told |= {"settings"}
     assert set(State.__slots__) == told | BESIDES
     assert set(FATES) == {Append, *EFFECTS}

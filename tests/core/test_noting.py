@@ -60,6 +60,11 @@ def noted(node: Node) -> list[str]:
         # A region hears of effects, not of commands.
         (["SET k v"], ["RENAME k l"], ["del k", "new l", "set l"]),
         (["SET k v"], ["FLUSHALL"], ["del k"]),
+        ([], ["INCR k"], ["new k", "incrby k"]),
+        (["SET k 1"], ["DECRBY k 5"], ["incrby k"]),
+        (["INCR k"], ["SET k 1"], ["overwritten k", "set k"]),
+        (["INCR k"], ["EXPIRE k 100"], ["expire k"]),
+        (["INCR k"], ["DEL k"], ["del k"]),
         (
             ["XADD s 5-1 a 1", "XADD s 6-1 a 1"],
             ["RENAME s t"],
@@ -129,6 +134,20 @@ def test_a_string_that_loses_to_a_concurrent_one_is_not_noted() -> None:
     noted(other)
     sync(one, other)
     assert one("GET k") == "mine"
+    assert noted(one) == []
+    assert noted(other) == ["overwritten k", "set k"]
+
+
+def test_additions_to_a_number_that_a_concurrent_set_replaced_are_not_noted() -> None:
+    one, other = noting(1, 2)
+    one.run("SET k 1")
+    sync(one, other)
+    one.run("SET k 100")
+    other.run("INCR k")
+    noted(one)
+    noted(other)
+    sync(one, other)
+    assert one("GET k") == "100"
     assert noted(one) == []
     assert noted(other) == ["overwritten k", "set k"]
 

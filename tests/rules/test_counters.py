@@ -1,4 +1,4 @@
-"""Counters: each region adds to its own part of a string (``rules`` 24)."""
+"""Counters: each region adds to its own share of a string (``rules`` 24)."""
 
 from itertools import permutations
 
@@ -171,9 +171,9 @@ def test_a_counter_that_is_deleted_everywhere_leaves_nothing() -> None:
     sync(*nodes)
     for node in nodes:
         assert node("EXISTS k") == 0
-        assert b"k" in node.replica._state.ended_parts
+        assert b"k" in node.replica._state.ended_shares
         node.replica.forget_stable(node.replica.vv)
-        assert len(node.replica._state.ended_parts) == 0
+        assert len(node.replica._state.ended_shares) == 0
         assert len(node.replica._state.parts) == 0
 
 
@@ -257,7 +257,7 @@ def test_incr_keeps_the_deadline() -> None:
 
 
 def test_expire_does_not_concern_what_is_added_at_once() -> None:
-    """Neither does the order of arrival; the counter ends by the deadline of the other part."""
+    """Neither does the order of arrival; the counter ends by the deadline of the other share."""
     one, two_ = two()
     two_.run("INCR k")
     sync(one, two_)
@@ -267,7 +267,7 @@ def test_expire_does_not_concern_what_is_added_at_once() -> None:
     assert one("PTTL k") == two_("PTTL k") == 500
     string = one.replica.string(b"k")
     assert string is not None
-    assert [len(part.expiry.values) for _, part in string.parts()] == [1, 0]
+    assert [len(share.expiry.values) for _, share in string.shares()] == [1, 0]
 
 
 def test_persist_and_expire_are_of_what_they_had_observed() -> None:
@@ -338,7 +338,7 @@ def test_a_state_brings_what_was_added(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", BOTH)
-def test_of_a_part_that_was_deleted_elsewhere_what_was_not_observed_is_left(at: int) -> None:
+def test_of_a_share_that_was_deleted_elsewhere_what_was_not_observed_is_left(at: int) -> None:
     """The region that deleted keeps nothing of the counter but how far it was taken."""
     nodes = list(two())
     nodes[1].run("INCRBY k 5")
@@ -362,7 +362,7 @@ def test_a_counter_that_was_deleted_elsewhere_goes(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", BOTH)
-def test_both_sides_have_taken_of_a_part(at: int) -> None:
+def test_both_sides_have_taken_of_a_share(at: int) -> None:
     nodes = [Node(1), Node(2), Node(3)]
     nodes[2].run("INCRBY k 5")
     nodes[0].pull(nodes[2])
@@ -397,7 +397,7 @@ def test_a_damaged_counter_is_repaired() -> None:
     sync(one, two_)
     string = one.replica.held_string(b"k")
     assert string is not None
-    dict(string.parts())[RegionId(1)].total = 99
+    dict(string.shares())[RegionId(1)].total = 99
     assert one("GET k") == "106"
     assert one.repair(two_, "k")
     assert one("GET k") == "12"

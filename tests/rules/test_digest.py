@@ -41,7 +41,7 @@ class Facts:
         expiry, duration, maxsize: dot and value of a register's only value.
         string: dot and value of a string's only value, and its deadline, with its dot if that is
             another one.
-        added: what made a part of a counter; None: there is none.
+        added: what made a share of a counter; None: there is none.
     """
 
     lane: RegionId = R1
@@ -100,7 +100,7 @@ def added(
     base: Dot | None = Dot(R1, 7),  # noqa: B008
     deadline: Millis | None = None,
 ) -> Facts:
-    """A key with a part of a counter."""
+    """A key with a share of a counter."""
     effect = AddToString(b"x", by, base, 8, 1, deadline)
     return replace(KEY, added=(dot, effect))
 
@@ -147,12 +147,12 @@ CHANGED = {
     "the dot of a string's deadline": replace(
         KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), Millis(9)))
     ),
-    "a part": added(),
-    "a part's region": added(dot=Dot(R2, 9)),
-    "a part's dot number": added(dot=Dot(R1, 10)),
-    "a part's base": added(base=None),
-    "a part's sum": added(by=3),
-    "a part's deadline": added(deadline=Millis(9)),
+    "a share": added(),
+    "a share's region": added(dot=Dot(R2, 9)),
+    "a share's dot number": added(dot=Dot(R1, 10)),
+    "a share's base": added(base=None),
+    "a share's sum": added(by=3),
+    "a share's deadline": added(deadline=Millis(9)),
     "PERSIST of a string": replace(KEY, string=(Dot(R1, 7), b"v", (Dot(R2, 9), None))),
 }
 

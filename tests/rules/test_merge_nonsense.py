@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from crdtstream.core.checkpoint.contents import (
     ContentError,
+    EndedContent,
     GroupContent,
     HandoverContent,
     KeyContent,
@@ -15,6 +16,8 @@ from crdtstream.core.checkpoint.contents import (
     RegistersContent,
     RootContent,
     RunContent,
+    ShareContent,
+    StringContent,
     id_content,
     packed,
     unpacked,
@@ -174,6 +177,30 @@ def with_registers(n: int, deadline: int) -> Change:
     return change
 
 
+def with_shares(*shares: ShareContent) -> Change:
+    def change(image: Image) -> Image:
+        key = unpacked(image.head, KeyContent)
+        return image._replace(head=packed(replace(key, string=StringContent(1, [], [*shares]))))
+
+    return change
+
+
+def share(
+    *, n: int = 2, base: Dot | None = None, taken_n: int = 0, total: bytes = b""
+) -> ShareContent:
+    return ShareContent(RegionId(1), base, n, total, taken_n, b"", [])
+
+
+def with_ended_share(n: int, taker: int) -> Change:
+    def change(image: Image) -> Image:
+        ended = {RegionId(1): EndedContent(n, b"", {RegionId(1): taker})}
+        return image._replace(
+            head=packed(replace(unpacked(image.head, KeyContent), ended_shares=ended))
+        )
+
+    return change
+
+
 def with_later_rows(image: Image) -> Image:
     producers = unpacked(image.head, ProducersContent)
     runs = producers.numbered[0].batches[0].runs
@@ -224,6 +251,18 @@ def with_another_body(image: Image) -> Image:
         (Kind.KEY, 0, with_registers(0, 1), "effects of region 1 that the state has not"),
         (Kind.KEY, 0, with_registers(-1, 1), "effects of region 1 that the state has not"),
         (Kind.KEY, 0, with_registers(1, -1), "Expected `int` >= 0"),
+        (Kind.KEY, 0, with_shares(share(), share()), "two shares of one region"),
+        (Kind.KEY, 0, with_shares(share(taken_n=2)), "a share of region 1 that is taken"),
+        (Kind.KEY, 0, with_shares(share(total=bytes(16))), "Expected `bytes` of length <= 15"),
+        (Kind.KEY, 0, with_shares(share(n=99)), "effects of region 1 that the state has not"),
+        (
+            Kind.KEY,
+            0,
+            with_shares(share(base=Dot(RegionId(1), 99))),
+            "effects of region 1 that the state has not",
+        ),
+        (Kind.KEY, 0, with_ended_share(99, 1), "effects of region 1 that the state has not"),
+        (Kind.KEY, 0, with_ended_share(1, 99), "effects of region 1 that the state has not"),
         (Kind.WINDOW, 0, with_later_rows, "effects of region 1 that the state has not"),
     ],
 )

@@ -141,14 +141,14 @@ def _string_values(replica: Replica, key: bytes) -> Reply:
         RespMap(
             [
                 (b"origin", region),
-                (b"dot", _dot(Dot(region, part.n))),
-                (b"added", part.live),
-                (b"added-to", None if part.base is None else _dot(part.base)),
-                (b"deadline", deadline[0] if (deadline := part.deadline()) else None),
-                (b"shown", int(string.dot in (None, part.base) and not is_hidden)),
+                (b"dot", _dot(Dot(region, share.n))),
+                (b"added", share.live),
+                (b"added-to", None if share.base is None else _dot(share.base)),
+                (b"deadline", deadline[0] if (deadline := share.deadline()) else None),
+                (b"shown", int(string.dot in (None, share.base) and not is_hidden)),
             ]
         )
-        for region, part in string.parts()
+        for region, share in string.shares()
     ]
 
 

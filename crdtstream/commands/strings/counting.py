@@ -1,6 +1,6 @@
 """INCR, INCRBY, DECR, DECRBY: a string that is a number, to which every region adds.
 
-Each region adds to its own part, and all parts count: what regions add at the same time is added
+Each region adds to its own share, and all shares count: what regions add at the same time is added
 up (``rules`` 24).
 """
 

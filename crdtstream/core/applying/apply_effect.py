@@ -286,7 +286,7 @@ def _take(
     """Take of a counter what the issuer had observed."""
     for gone in string.take(takes):
         if not state.is_alone:
-            state.ended_parts.add(key, gone, dot)
+            state.ended_shares.add(key, gone, dot)
 
 
 # --- Groups -------------------------------------------------------------------------------------

@@ -182,8 +182,7 @@ class Noting:
             case SetString():
                 self._note_string(before, effect)
             case AddToString():
-                if self._keys.stream(effect.key) is None:
-                    self.note(effect.key, *self._new(before), INCRBY)
+                self._note_addition(before, effect)
             case AckFrontier() | SetStreamConfig() | SetGroupMode():
                 # Redis has no name for these.
                 pass
@@ -243,6 +242,14 @@ class Noting:
         self.note(key, SET)
         if effect.deadline is not None:
             self.note(key, EXPIRE)
+
+    def _note_addition(self, before: Before, effect: AddToString) -> None:
+        """Note what was added to a string, if clients see it."""
+        string = self._keys.string(effect.key)
+        if string is None or self._keys.stream(effect.key) is not None:
+            return
+        if string.dot in (None, effect.base):
+            self.note(effect.key, *self._new(before), INCRBY)
 
     # --- Local changes ------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ Region: TypeAlias = Annotated[RegionId, msgspec.Meta(ge=1, le=REGION_MAX)]
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 DotNumber: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Time: TypeAlias = Annotated[Millis, msgspec.Meta(ge=0)]
-# A sum of a counter's part may need more than 64 bits.  One of more bytes than this cannot be: each
-# effect adds 64 bits at most.
+# A sum of a counter's share may need more than 64 bits.  One of more bytes than this cannot be, as
+# each effect adds 64 bits at most.
 SUM_BYTES_MAX: Final = 15
 Sum: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=SUM_BYTES_MAX)]
 # Ranges of IDs, each from an ID, not included, up to another.
@@ -65,8 +65,8 @@ class StringValueContent(msgspec.Struct, array_like=True, frozen=True):
     expiry: list[tuple[Dot, Time | None]]
 
 
-class PartContent(msgspec.Struct, array_like=True, frozen=True):
-    """A region's part of a counter; ``total``, ``taken``: as ``sum_content`` writes them."""
+class ShareContent(msgspec.Struct, array_like=True, frozen=True):
+    """A region's share of a counter; ``total``, ``taken``: as ``sum_content`` writes them."""
 
     region: Region
     base: Dot | None
@@ -80,11 +80,11 @@ class PartContent(msgspec.Struct, array_like=True, frozen=True):
 class StringContent(msgspec.Struct, array_like=True, frozen=True):
     order: Number
     values: list[StringValueContent]
-    parts: list[PartContent] = []
+    shares: list[ShareContent] = []
 
 
 class EndedContent(msgspec.Struct, array_like=True, frozen=True):
-    """A part that is gone: how far it was taken, and by which effects."""
+    """A share that is gone: how far it was taken, and by which effects."""
 
     n: DotNumber
     total: Sum
@@ -113,7 +113,7 @@ class KeyContent(msgspec.Struct, array_like=True, frozen=True):
     floors: dict[Region, FloorContent] | FloorContent | None
     tombstones: list[tuple[bytes | None, dict[Region, DotNumber]]]
     gone: GoneContent | None
-    ended_parts: dict[Region, EndedContent] = {}
+    ended_shares: dict[Region, EndedContent] = {}
 
 
 class TrackedContent(msgspec.Struct, array_like=True, frozen=True):

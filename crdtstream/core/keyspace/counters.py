@@ -1,20 +1,20 @@
 """Counters: what each region added to a string (``rules`` 24).
 
     SET k 10       dot 1:1                 the base: a value of the string
-    INCRBY k 5     dot 1:2   part of R1    base 1:1, n 2, total 5
-    INCRBY k 3     dot 2:1   part of R2    base 1:1, n 1, total 3        GET k: 10 + 5 + 3
+    INCRBY k 5     dot 1:2   share of R1   base 1:1, n 2, total 5
+    INCRBY k 3     dot 2:1   share of R2   base 1:1, n 1, total 3         GET k: 10 + 5 + 3
 
-A region has one part of a key.  It counts on from the first INCR of a *run*: a run ends where a SET
-or a delete took all that the region had added, or where another value counts.
+A region has one share of a key.  It counts on from the first INCR of a *run*: a run ends where a
+SET or a delete took all that the region had added, or where another value counts.
 
 A SET or a delete takes what it had observed, and says how much that was (``Taken``).  So what a
 region adds at the same time stays, and two deletes take nothing twice:
 
     R1    n 2, total 5      DEL k takes (R1, n 2, total 5), (R2, n 1, total 3)
-    R2    INCR k, dot 2:2   its part has n 2, total 4 then, and 3 of these are taken: GET k: 1
+    R2    INCR k, dot 2:2   its share has n 2, total 4 then, and 3 of these are taken: GET k: 1
 
-A part of which all is taken is gone.  How far it was taken is remembered until that is causally
-stable (``EndedParts``), for merges: another region's state may have the same part with what it
+A share of which all is taken is gone.  How far it was taken is remembered until that is causally
+stable (``EndedShares``), for merges: another region's state may have the same share with what it
 added since.
 """
 
@@ -31,7 +31,7 @@ I64_MIN: Final = -(1 << 63)
 I64_MAX: Final = (1 << 63) - 1
 
 
-class Part:
+class Share:
     """All that one region added to a string, in its present run.
 
     Attributes:
@@ -72,16 +72,16 @@ class Part:
         return self.base, self.n, self.total, self.taken_n, self.taken
 
 
-def part_after(part: Part | None, dot: Dot, effect: AddToString) -> Part:
-    """The part of the effect's region when the effect is applied."""
-    if effect.after_n and part is not None and part.n == effect.after_n:
-        after = Part(part.base, dot.n, part.total + effect.by, part.taken_n, part.taken)
+def share_after(share: Share | None, dot: Dot, effect: AddToString) -> Share:
+    """The share of the effect's region when the effect is applied."""
+    if effect.after_n and share is not None and share.n == effect.after_n:
+        after = Share(share.base, dot.n, share.total + effect.by, share.taken_n, share.taken)
     elif effect.after_n:
         # All that its run had added before is taken here.
         total = effect.before + effect.by
-        after = Part(effect.base, dot.n, total, effect.after_n, effect.before)
+        after = Share(effect.base, dot.n, total, effect.after_n, effect.before)
     else:
-        after = Part(effect.base, dot.n, effect.by, dot.n - 1, 0)
+        after = Share(effect.base, dot.n, effect.by, dot.n - 1, 0)
     if effect.deadline is not None:
         after.expiry.values = {dot: effect.deadline}
     return after
@@ -102,7 +102,7 @@ def parse_i64(text: bytes) -> int | None:
 
 
 class Ended(NamedTuple):
-    """A part that is gone.
+    """A share that is gone.
 
     Attributes:
         n, total: as in ``Taken``.
@@ -117,8 +117,8 @@ class Ended(NamedTuple):
 NO_ENDED: Final[Mapping[RegionId, Ended]] = {}
 
 
-class EndedParts:
-    """The parts that are gone and not causally stable as such, by key and region."""
+class EndedShares:
+    """The shares that are gone and not causally stable as such, by key and region."""
 
     __slots__ = ("_by_key", "_queues")
 
@@ -138,7 +138,7 @@ class EndedParts:
         return self._by_key.get(key, NO_ENDED)
 
     def add(self, key: bytes, taken: Taken, taker: Dot) -> None:
-        """A part is gone, by the effect with the dot ``taker``."""
+        """A share is gone, by the effect with the dot ``taker``."""
         self.unite(key, taken.region, Ended(taken.n, taken.total, {taker.region: taker.n}))
 
     def unite(self, key: bytes, region: RegionId, ended: Ended) -> None:

@@ -6,8 +6,8 @@ from crdtstream.core.checkpoint.contents import (
     GoneContent,
     KeyContent,
     LaneContent,
-    PartContent,
     RegistersContent,
+    ShareContent,
     StreamContent,
     StringContent,
     StringValueContent,
@@ -18,7 +18,7 @@ from crdtstream.core.checkpoint.contents import (
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot
 from crdtstream.core.ids import Millis
-from crdtstream.core.keyspace.counters import EndedParts
+from crdtstream.core.keyspace.counters import EndedShares
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
@@ -33,7 +33,7 @@ def encode_key(
     keys: Keyspace,
     tombstones: Tombstones,
     floors: Floors,
-    ended_parts: EndedParts,
+    ended_shares: EndedShares,
 ) -> bytes:
     """All that is small of a key."""
     key = part.key
@@ -57,9 +57,9 @@ def encode_key(
             or None,
             tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()],
             gone=GoneContent(part.gone_order, dict(lost)) if lost else None,
-            ended_parts={
+            ended_shares={
                 region: EndedContent(ended.n, sum_content(ended.total), dict(ended.takers))
-                for region, ended in ended_parts.of(key).items()
+                for region, ended in ended_shares.of(key).items()
             },
         )
     )
@@ -99,16 +99,16 @@ def _string(key: KeyPart, string: StringRegister) -> StringContent:
             StringValueContent(dot, value.data, _values(value.expiry))
             for dot, value in string.values()
         ],
-        parts=[
-            PartContent(
+        shares=[
+            ShareContent(
                 region,
-                part.base,
-                part.n,
-                sum_content(part.total),
-                part.taken_n,
-                sum_content(part.taken),
-                _values(part.expiry),
+                share.base,
+                share.n,
+                sum_content(share.total),
+                share.taken_n,
+                sum_content(share.taken),
+                _values(share.expiry),
             )
-            for region, part in string.parts()
+            for region, share in string.shares()
         ],
     )

@@ -10,7 +10,7 @@ elsewhere would take the deadline of a lock that it had not observed, and leave 
 
 What regions add to the value is kept beside it, by region (``counters.py``).
 
-Always so: a register that is kept has a value or a part; removing the last one drops the register.
+Always so: a register that is kept has a value or a share; removing the last one drops the register.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,11 @@ from typing import Final
 from crdtstream.core.clock import Dot, VersionVector, covers_dot
 from crdtstream.core.effects import AddToString, Taken
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.keyspace.counters import Part, limited, parse_i64, part_after
+from crdtstream.core.keyspace.counters import Share, limited, parse_i64, share_after
 from crdtstream.core.keyspace.registers import MultiValue, deadline_that_counts
 
 # Of all strings that are no counters; never changed.
-NO_PARTS: Final[dict[RegionId, Part]] = {}
+NO_SHARES: Final[dict[RegionId, Share]] = {}
 
 
 class StringValue:
@@ -48,39 +48,39 @@ class StringValue:
 class StringRegister:
     """See the module's text."""
 
-    __slots__ = ("_parts", "_values")
+    __slots__ = ("_shares", "_values")
 
     def __init__(self) -> None:
         self._values: dict[Dot, StringValue] = {}
-        self._parts = NO_PARTS
+        self._shares = NO_SHARES
 
     def __len__(self) -> int:
-        """Number of values and parts."""
-        return len(self._values) + len(self._parts)
+        """Number of values and shares."""
+        return len(self._values) + len(self._shares)
 
     def values(self) -> Iterator[tuple[Dot, StringValue]]:
         """All values with their dots; the one that counts comes first."""
         return iter(sorted(self._values.items()))
 
-    def parts(self) -> Iterator[tuple[RegionId, Part]]:
-        """Parts by region."""
-        return iter(sorted(self._parts.items()))
+    def shares(self) -> Iterator[tuple[RegionId, Share]]:
+        """Shares by region."""
+        return iter(sorted(self._shares.items()))
 
     @property
     def dot(self) -> Dot | None:
-        """Dot of the value that counts; None: there is none, and the parts count."""
+        """Dot of the value that counts; None: there is none, and the shares count."""
         return min(self._values) if self._values else None
 
     @property
     def data(self) -> bytes:
         """The bytes that GET returns."""
-        if not self._parts:
+        if not self._shares:
             return self._values[min(self._values)].data
         if not self._values:
-            return b"%d" % limited(sum(part.live for part in self._parts.values()))
+            return b"%d" % limited(sum(share.live for share in self._shares.values()))
         dot = min(self._values)
         data = self._values[dot].data
-        added = [part.live for part in self._parts.values() if part.base == dot]
+        added = [share.live for share in self._shares.values() if share.base == dot]
         number = parse_i64(data) if added else None
         return data if number is None else b"%d" % limited(number + sum(added))
 
@@ -89,8 +89,8 @@ class StringRegister:
         if self._values:
             return self._values[min(self._values)].deadline()
         together: MultiValue[Millis | None] = MultiValue()
-        for part in self._parts.values():
-            together.values.update(part.expiry.values)
+        for share in self._shares.values():
+            together.values.update(share.expiry.values)
         return deadline_that_counts(together)
 
     # --- Changing -----------------------------------------------------------------------------
@@ -108,9 +108,9 @@ class StringRegister:
         for value_dot, value in self._values.items():
             if covers_dot(context, value_dot):
                 value.expiry.set(dot, deadline, context)
-        for region, part in self._parts.items():
-            if covers_dot(context, Dot(region, part.n)):
-                part.expiry.set(dot, deadline, context)
+        for region, share in self._shares.items():
+            if covers_dot(context, Dot(region, share.n)):
+                share.expiry.set(dot, deadline, context)
 
     def forget_covered_by(self, context: VersionVector) -> None:
         """Drop the values that the context covers."""
@@ -127,45 +127,45 @@ class StringRegister:
 
     def addition(self, key: bytes, region: RegionId, by: int) -> AddToString:
         """The effect by which a region adds to what it sees."""
-        part, base = self._parts.get(region), self.dot
+        share, base = self._shares.get(region), self.dot
         ends = self.deadline()
         deadline = None if ends is None else ends[0]
-        # Without a value a region goes on with its part, so that nothing of it is lost.
-        if part is not None and (part.base == base or base is None):
-            return AddToString(key, by, part.base, part.n, part.total, deadline)
+        # Without a value a region goes on with its share, so that nothing of it is lost.
+        if share is not None and (share.base == base or base is None):
+            return AddToString(key, by, share.base, share.n, share.total, deadline)
         return AddToString(key, by, base, 0, 0, deadline)
 
     def add(self, dot: Dot, effect: AddToString) -> None:
         """Apply what a region added."""
-        after = part_after(self._parts.get(dot.region), dot, effect)
-        if self._parts:
-            self._parts[dot.region] = after
+        after = share_after(self._shares.get(dot.region), dot, effect)
+        if self._shares:
+            self._shares[dot.region] = after
         else:
-            self._parts = {dot.region: after}
+            self._shares = {dot.region: after}
 
     def takes(self) -> tuple[Taken, ...]:
-        """All parts, as a SET or a delete takes them now."""
-        return tuple(Taken(region, part.n, part.total) for region, part in self.parts())
+        """All shares, as a SET or a delete takes them now."""
+        return tuple(Taken(region, share.n, share.total) for region, share in self.shares())
 
     def take(self, takes: Iterable[Taken]) -> list[Taken]:
-        """Take what an effect had observed; return what ends parts by that."""
+        """Take what an effect had observed; return what ends shares by that."""
         gone = []
         for taken in takes:
-            part = self._parts.get(taken.region)
-            if part is not None:
-                part.take(taken.n, taken.total)
-                if part.taken_n >= part.n:
+            share = self._shares.get(taken.region)
+            if share is not None:
+                share.take(taken.n, taken.total)
+                if share.taken_n >= share.n:
                     gone.append(taken)
         if gone:
             ended = {taken.region for taken in gone}
-            self.replace_parts(
-                {region: part for region, part in self._parts.items() if region not in ended}
+            self.replace_shares(
+                {region: share for region, share in self._shares.items() if region not in ended}
             )
         return gone
 
-    def replace_parts(self, parts: dict[RegionId, Part]) -> None:
-        """Replace all parts by these."""
-        self._parts = parts or NO_PARTS
+    def replace_shares(self, shares: dict[RegionId, Share]) -> None:
+        """Replace all shares by these."""
+        self._shares = shares or NO_SHARES
 
     # --- What a checkpoint has ----------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.merge.lanes import are_alike
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import NOTHING_OF_PRODUCERS, SentKey
-from crdtstream.core.whole.restoring import create_of, parts_of
+from crdtstream.core.whole.restoring import create_of, shares_of
 from crdtstream.core.whole.state import State
 
 
@@ -38,14 +38,14 @@ def is_unchanged(state: State, sent: SentKey, both: Both) -> bool:
         return False
     if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
         return False
-    if content.floors or content.tombstones or content.gone or content.ended_parts:
+    if content.floors or content.tombstones or content.gone or content.ended_shares:
         return False
-    if key in state.floors or key in state.tombstones or key in state.ended_parts:
+    if key in state.floors or key in state.tombstones or key in state.ended_shares:
         return False
     if not _has_registers(keys.registers.get(key), sent.registers, both):
         return False
     string = keys.strings.get(key)
-    if not _has_values(string, content.string, both) or not _has_parts(string, content.string):
+    if not _has_values(string, content.string, both) or not _has_shares(string, content.string):
         return False
     if stream is None:
         return content.stream is None
@@ -79,14 +79,14 @@ def _has_values(here: StringRegister | None, there: StringContent | None, both: 
     )
 
 
-def _has_parts(here: StringRegister | None, there: StringContent | None) -> bool:
+def _has_shares(here: StringRegister | None, there: StringContent | None) -> bool:
     """True if both sides know the same of what regions added."""
-    mine = {} if here is None else dict(here.parts())
-    theirs = parts_of(there)
+    mine = {} if here is None else dict(here.shares())
+    theirs = shares_of(there)
     return mine.keys() == theirs.keys() and all(
-        part.facts() == theirs[region].facts()
-        and part.expiry.values == theirs[region].expiry.values
-        for region, part in mine.items()
+        share.facts() == theirs[region].facts()
+        and share.expiry.values == theirs[region].expiry.values
+        for region, share in mine.items()
     )
 
 

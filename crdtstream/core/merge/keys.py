@@ -7,7 +7,7 @@ from typing import TypeVar
 from crdtstream.core.checkpoint.contents import StringContent, id_of
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.core.keyspace.counters import Ended, Part
+from crdtstream.core.keyspace.counters import Ended, Share
 from crdtstream.core.keyspace.floors import Floor
 from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.keyspace.stream import Stream
@@ -15,7 +15,7 @@ from crdtstream.core.keyspace.strings import StringRegister, StringValue
 from crdtstream.core.lanes.lane import LastId
 from crdtstream.core.merge.presence import Both
 from crdtstream.core.merge.sent import NO_REGISTERS, SentKey
-from crdtstream.core.whole.restoring import ended_of, floors_of, parts_of
+from crdtstream.core.whole.restoring import ended_of, floors_of, shares_of
 from crdtstream.core.whole.state import State
 
 V = TypeVar("V")
@@ -28,10 +28,10 @@ def merge_tombstones(state: State, sent: SentKey) -> None:
             state.tombstones.unite(Dot(region, n), sent.key, group)
 
 
-def merge_ended_parts(state: State, sent: SentKey) -> None:
+def merge_ended_shares(state: State, sent: SentKey) -> None:
     """The union, as of tombstones.  Call it when the string is merged."""
-    for region, ended in sent.content.ended_parts.items():
-        state.ended_parts.unite(sent.key, region, ended_of(ended))
+    for region, ended in sent.content.ended_shares.items():
+        state.ended_shares.unite(sent.key, region, ended_of(ended))
 
 
 def merge_floors(state: State, sent: SentKey) -> None:
@@ -95,17 +95,17 @@ def _merge_values(
 
 
 def merge_string(state: State, sent: SentKey, both: Both) -> None:
-    """Values by dot, and of each its deadlines by dot; parts of a counter by region."""
+    """Values by dot, and of each its deadlines by dot; shares of a counter by region."""
     keys, key = state.keys, sent.key
     theirs = dict(_string_values(sent.content.string))
-    their_parts = parts_of(sent.content.string)
+    their_shares = shares_of(sent.content.string)
     string = keys.strings.get(key)
-    parts = _merged_parts(state, sent, both, string, their_parts)
+    shares = _merged_shares(state, sent, both, string, their_shares)
     if string is None:
-        if not parts and not any(both.is_new_here(dot) for dot in theirs):
+        if not shares and not any(both.is_new_here(dot) for dot in theirs):
             return
         string = keys.string_or_new(key)
-    string.replace_parts(parts)
+    string.replace_shares(shares)
     mine = dict(string.values())
     string.replace_values(both.united(mine, theirs))
     for dot, value in mine.items():
@@ -114,40 +114,40 @@ def merge_string(state: State, sent: SentKey, both: Both) -> None:
     keys.note_string(key, string)
 
 
-def _merged_parts(
+def _merged_shares(
     state: State,
     sent: SentKey,
     both: Both,
     string: StringRegister | None,
-    theirs: Mapping[RegionId, Part],
-) -> dict[RegionId, Part]:
-    """Of each region the part with the later effects, of which both sides' effects have taken."""
-    mine = {} if string is None else dict(string.parts())
-    ended_here = state.ended_parts.of(sent.key)
-    ended_there = {one: ended_of(end) for one, end in sent.content.ended_parts.items()}
-    merged: dict[RegionId, Part] = {}
+    theirs: Mapping[RegionId, Share],
+) -> dict[RegionId, Share]:
+    """Of each region the share with the later effects, of which both sides' effects have taken."""
+    mine = {} if string is None else dict(string.shares())
+    ended_here = state.ended_shares.of(sent.key)
+    ended_there = {one: ended_of(end) for one, end in sent.content.ended_shares.items()}
+    merged: dict[RegionId, Share] = {}
     for region in sorted({*mine, *theirs}):
         here, there = mine.get(region), theirs.get(region)
         if there is not None and both.is_new_here(Dot(region, there.n)):
-            part, other, ended = there, here, ended_here.get(region)
+            share, other, ended = there, here, ended_here.get(region)
         elif here is not None and both.is_new_there(Dot(region, here.n)):
-            part, other, ended = here, there, ended_there.get(region)
+            share, other, ended = here, there, ended_there.get(region)
         elif here is not None and there is not None:
             # Both have heard all that the region added.
-            part, other, ended = here, there, None
+            share, other, ended = here, there, None
             values = here.expiry.values
-            part.expiry.values = both.united(values, there.expiry.values)
+            share.expiry.values = both.united(values, there.expiry.values)
         else:
             # The other side has heard it all, and all of it was taken there.
             continue
         for taken_n, taken in _taken_of(other, ended):
-            part.take(taken_n, taken)
-        if part.taken_n < part.n:
-            merged[region] = part
+            share.take(taken_n, taken)
+        if share.taken_n < share.n:
+            merged[region] = share
     return merged
 
 
-def _taken_of(other: Part | None, ended: Ended | None) -> Iterator[tuple[int, int]]:
+def _taken_of(other: Share | None, ended: Ended | None) -> Iterator[tuple[int, int]]:
     if other is not None:
         yield other.taken_n, other.taken
     if ended is not None:

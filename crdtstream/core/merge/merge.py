@@ -19,7 +19,7 @@ from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
     Destroys,
-    merge_ended_parts,
+    merge_ended_shares,
     merge_floors,
     merge_last_ids,
     merge_lost,
@@ -37,7 +37,7 @@ from crdtstream.core.whole.state import State
 def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLANS) -> None:
     """Merge all that another region has of a key.
 
-    ``tombstones``, ``ended_parts``, ``idempotency``, ``numbered`` and ``settings`` are to be told
+    ``tombstones``, ``ended_shares``, ``idempotency``, ``numbered`` and ``settings`` are to be told
     when all keys are merged: ``restore_order``.
 
     Args:
@@ -59,7 +59,7 @@ def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLA
     merge_lost(state, sent, stream)
     merge_registers(state, sent, both, destroys)
     merge_string(state, sent, both)
-    merge_ended_parts(state, sent)
+    merge_ended_shares(state, sent)
     merge_floors(state, sent)
     if stream is not None:
         merge_lanes(stream, sent, both, plans, arrived=keys.arrival)

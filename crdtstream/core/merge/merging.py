@@ -168,7 +168,7 @@ class Merging:
         """True if it has only what can be built aside: nothing that is kept in the order of all
         keys, and no entries that must be read."""
         content, here = sent.content, self._both.here
-        if content.floors or content.tombstones or content.gone or content.ended_parts:
+        if content.floors or content.tombstones or content.gone or content.ended_shares:
             return False
         if sent.producers is not NOTHING_OF_PRODUCERS:
             return False
@@ -246,7 +246,7 @@ class Merging:
         for key in sorted(self._left_alone):
             merge_key(state, nothing_of(key, self.merged.source), both)
         state.tombstones.restore_order()
-        state.ended_parts.restore_order()
+        state.ended_shares.restore_order()
         state.idempotency.restore_order()
         state.numbered.restore_order()
         state.settings.restore_order()

@@ -43,7 +43,7 @@ from crdtstream.core.lanes.residency import Residency
 from crdtstream.core.merge.groups import merge_group
 from crdtstream.core.merge.keys import (
     Destroys,
-    merge_ended_parts,
+    merge_ended_shares,
     merge_floors,
     merge_last_ids,
     merge_lost,
@@ -246,7 +246,7 @@ class Repairing:
         _replace(state, self._sent, Both({}, self.merged.vv), self._unread)
         assert state.issued == before_n, "a repair issues nothing"
         state.tombstones.restore_order()
-        state.ended_parts.restore_order()
+        state.ended_shares.restore_order()
         state.idempotency.restore_order()
         state.numbered.restore_order()
         state.settings.restore_order()
@@ -357,7 +357,7 @@ def _replace(state: State, sent: SentKey, both: Both, unread: Unread) -> None:
     merge_lost(state, sent, stream)
     merge_registers(state, sent, both, Destroys(state, sent))
     merge_string(state, sent, both)
-    merge_ended_parts(state, sent)
+    merge_ended_shares(state, sent)
     merge_floors(state, sent)
     if stream is not None:
         merge_lanes(stream, sent, both, {}, arrived=keys.arrival)
@@ -381,9 +381,9 @@ def _forget(state: State, key: bytes, stream: Stream | None) -> None:
     if key in state.floors:
         state.floors.forget(key)
     state.tombstones.forget(key)
-    state.ended_parts.forget(key)
+    state.ended_shares.forget(key)
     if key in keys.strings:
-        keys.strings[key].replace_parts({})
+        keys.strings[key].replace_shares({})
     state.idempotency.forget_key(key)
     state.numbered.forget_key(key)
     keys.forget_lost(key)

@@ -25,7 +25,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.header import Head, decode_head
 from crdtstream.core.membership.encoding import decode_members
 from crdtstream.core.membership.members import Members
-from crdtstream.core.whole.restoring import create_of, setting_of
+from crdtstream.core.whole.restoring import create_of, setting_of, shares_of
 
 # A macro node: its image number here, and its head.
 SentNode = tuple[int, Head]
@@ -113,6 +113,8 @@ def sent_key(images: Iterable[Image], source: RegionId) -> SentKey:
     if len(keys) != 1:
         raise ContentError(f"{len(keys)} KEY images of one key")
     sent = SentKey(unpacked(keys[0].head, KeyContent), source)
+    # See that shares can be made of it: a merge that is ending must not fail.
+    shares_of(sent.content.string)
     for image in by_kind.get(Kind.WINDOW, ()):
         sent.producers = unpacked(image.head, ProducersContent)
         _check_rows(sent.producers)
@@ -212,11 +214,13 @@ def _dots_of(sent: SentKey) -> Iterator[Dot]:
         yield value.dot
         for dot, _ in value.expiry:
             yield dot
-    for part in () if content.string is None else content.string.parts:
-        yield Dot(part.region, part.n)
-        for dot, _ in part.expiry:
+    for share in () if content.string is None else content.string.shares:
+        yield Dot(share.region, share.n)
+        if share.base is not None:
+            yield share.base
+        for dot, _ in share.expiry:
             yield dot
-    for region, ended in content.ended_parts.items():
+    for region, ended in content.ended_shares.items():
         yield Dot(region, ended.n)
         yield from starmap(Dot, ended.takers.items())
     for _, tombstones in content.tombstones:

@@ -100,15 +100,15 @@ def bytes_of_config(registers: KeyRegisters) -> bytes:
 
 
 def bytes_of_string(string: StringRegister) -> bytes:
-    """Bytes of a string, its values, parts and their deadlines, that are hashed."""
+    """Bytes of a string, its values, shares and their deadlines, that are hashed."""
     parts = []
     for dot, value in string.values():
         parts.append(b"string" + _number(dot.region) + _number(dot.n) + _text(value.data))
         parts += [b"until" + deadline for deadline in _values(value.expiry)]
-    for region, added in string.parts():
+    for region, added in string.shares():
         base = added.base or (0, 0)
         numbers = (region, *base, added.n, added.taken_n)
-        parts.append(b"part" + b"".join(map(_number, numbers)))
+        parts.append(b"share" + b"".join(map(_number, numbers)))
         parts += [_sum(added.total), _sum(added.taken)]
         parts += [b"until" + deadline for deadline in _values(added.expiry)]
     return b"".join(parts)

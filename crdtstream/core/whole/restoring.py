@@ -23,12 +23,12 @@ from crdtstream.core.checkpoint.contents import (
     KeyContent,
     ModeContent,
     NumberedContent,
-    PartContent,
     ProducersContent,
     ProgressContent,
     RegistersContent,
     RootContent,
     SettingContent,
+    ShareContent,
     StartContent,
     StringContent,
     WindowContent,
@@ -56,7 +56,7 @@ from crdtstream.core.groups.settings import Setting
 from crdtstream.core.histories import points_of
 from crdtstream.core.ids import ID_MIN, REGION_MAX, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.keyspace.counters import Ended, Part
+from crdtstream.core.keyspace.counters import Ended, Share
 from crdtstream.core.keyspace.floors import Floor
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.stream import Stream
@@ -107,7 +107,7 @@ class Restoring:
         for _, key, string in self._strings:
             keys.note_string(key, string)
         state.tombstones.restore_order()
-        state.ended_parts.restore_order()
+        state.ended_shares.restore_order()
         state.idempotency.restore_order()
         state.numbered.restore_order()
         state.settings.restore_order()
@@ -175,8 +175,8 @@ class Restoring:
             self._strings.append((content.string.order, key, _string(content.string)))
         for origin, floor in floors_of(content, state.region):
             state.floors.restore(key, origin, Floor(id_of(floor.last_id), dict(floor.expiries)))
-        for region, ended in content.ended_parts.items():
-            state.ended_parts.unite(key, region, ended_of(ended))
+        for region, ended in content.ended_shares.items():
+            state.ended_shares.unite(key, region, ended_of(ended))
         if len({group for group, _ in content.tombstones}) != len(content.tombstones):
             raise ContentError(f"key {key!r} has the tombstones of one group twice")
         state.tombstones.restore(key, ((group, dots) for group, dots in content.tombstones))
@@ -316,34 +316,42 @@ def _string(content: StringContent) -> StringRegister:
     string = StringRegister()
     for value in content.values:
         string.restore(value.dot, value.data, dict(value.expiry))
-    parts = parts_of(content)
-    if len(parts) != len(content.parts):
-        raise ContentError("a string has the part of one region twice")
-    string.replace_parts(parts)
+    string.replace_shares(shares_of(content))
     if not len(string):
         raise ContentError("a string without a value")
     return string
 
 
-def parts_of(content: StringContent | None) -> dict[RegionId, Part]:
-    """Parts of a counter, by region."""
-    return {one.region: _part(one) for one in (() if content is None else content.parts)}
+def shares_of(content: StringContent | None) -> dict[RegionId, Share]:
+    """Shares of a counter, by region.
+
+    Raises:
+        ContentError: a region has two, or one of which nothing is left.
+    """
+    if content is None:
+        return {}
+    shares = {one.region: _share(one) for one in content.shares}
+    if len(shares) != len(content.shares):
+        raise ContentError("a string has two shares of one region")
+    return shares
 
 
-def _part(content: PartContent) -> Part:
-    part = Part(
+def _share(content: ShareContent) -> Share:
+    if content.taken_n >= content.n:
+        raise ContentError(f"a string has a share of region {content.region} that is taken")
+    share = Share(
         content.base,
         content.n,
         sum_of(content.total),
         content.taken_n,
         sum_of(content.taken),
     )
-    part.expiry.values = dict(content.expiry)
-    return part
+    share.expiry.values = dict(content.expiry)
+    return share
 
 
 def ended_of(content: EndedContent) -> Ended:
-    """A part that is gone."""
+    """A share that is gone."""
     return Ended(content.n, sum_of(content.total), dict(content.takers))
 
 

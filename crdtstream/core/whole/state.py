@@ -16,7 +16,7 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.settings import UnstableSettings
 from crdtstream.core.histories import Histories, content_of
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
-from crdtstream.core.keyspace.counters import EndedParts
+from crdtstream.core.keyspace.counters import EndedShares
 from crdtstream.core.keyspace.encoding import encode_key
 from crdtstream.core.keyspace.floors import Floors
 from crdtstream.core.keyspace.keyspace import Keyspace
@@ -38,7 +38,7 @@ class State:
         region: whose state it is.
         vv: what has been applied; one and the same dictionary for good.
         keys: streams, registers and deadlines.
-        tombstones, ended_parts, idempotency, numbered, settings: remembered until causally stable.
+        tombstones, ended_shares, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
         members: the members of the database, as far as effects have reported them; at epoch 0 none
             has.
@@ -55,7 +55,7 @@ class State:
         "_peers",
         "acknowledged_count",
         "changes",
-        "ended_parts",
+        "ended_shares",
         "floors",
         "groups_made",
         "grown_runs",
@@ -84,7 +84,7 @@ class State:
         self.residency = node_limits.residency
         self.tombstones = Tombstones()
         self.floors = Floors(region)
-        self.ended_parts = EndedParts()
+        self.ended_shares = EndedShares()
         self.idempotency = IdempotencyRecords()
         self.numbered = NumberedRecords()
         self.settings = UnstableSettings()
@@ -185,7 +185,7 @@ class State:
             self.keys.keeps(key)
             or key in self.floors
             or key in self.tombstones
-            or key in self.ended_parts
+            or key in self.ended_shares
             or self.keeps_producers(key)
         )
 
@@ -251,7 +251,7 @@ class State:
             keys=self.keys,
             tombstones=self.tombstones,
             floors=self.floors,
-            ended_parts=self.ended_parts,
+            ended_shares=self.ended_shares,
         )
 
     def _encode_producers(self, part: ProducersPart) -> bytes:
@@ -279,7 +279,7 @@ class State:
         return bool(
             self.tombstones.count
             or self.floors.by_key
-            or len(self.ended_parts)
+            or len(self.ended_shares)
             or (self.settings.queues and self.settings)
             or (self.idempotency.queues and self.idempotency)
             or (self.numbered.queues and self.numbered)
@@ -299,7 +299,7 @@ class State:
             changed.add(key)
 
         self.tombstones.forget_stable(stable, note)
-        self.ended_parts.forget_stable(stable, note)
+        self.ended_shares.forget_stable(stable, note)
         self.idempotency.forget_stable(stable, note_producers)
         self.numbered.forget_stable(stable, note_producers)
         self.settings.forget_stable(stable, self._forget_setting)
