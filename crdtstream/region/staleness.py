@@ -101,7 +101,8 @@ class Staleness:
         # Sessions that wait, each with the time until which it does.
         self._waiting: dict[int, Millis] = {}
         self._tried_until = now
-        self._exceeded_since: Millis | None = None
+        # When the bound has been reached for longer than STEADY_MS; None: there is room.
+        self._tell_at: Millis | None = None
         self._is_told = False
         self.is_on = False
         self._n_max = UNBOUNDED
@@ -141,7 +142,7 @@ class Staleness:
         if action is not None:
             self.action = action
         self.is_on = self._has_bound
-        self._exceeded_since = None
+        self._tell_at = None
         self._is_told = False
         self._set_bounds()
         if not self.limits_writes or self.action is LagAction.REFUSE:
@@ -292,9 +293,10 @@ class Staleness:
             self._follow_lag()
         if self._has_room(1, now):
             self._note_within(now)
-        elif self._exceeded_since is None or now < self._exceeded_since:
-            self._exceeded_since = now
-        elif now - self._exceeded_since >= STEADY_MS.value and not self._is_told:
+        elif self._tell_at is None or now + STEADY_MS.value < self._tell_at:
+            # The bound is reached, or the clock was set back.
+            self._tell_at = Millis(now + STEADY_MS.value)
+        elif now >= self._tell_at and not self._is_told:
             self._note_exceeded(now)
         self._set_deadline()
 
@@ -315,7 +317,7 @@ class Staleness:
         )
 
     def _note_within(self, now: Millis) -> None:
-        self._exceeded_since = None
+        self._tell_at = None
         if self._is_told:
             self._is_told = False
             self._tick.notice(
@@ -343,8 +345,8 @@ class Staleness:
         tried = self._tried_until
         waiting = next((due for due in self._waiting.values() if due > tried), None)
         times = [] if waiting is None else [waiting]
-        if self._exceeded_since is None:
+        if self._tell_at is None:
             times += [Millis(self._until + 1)] if self._until < UNBOUNDED else []
         elif not self._is_told:
-            times.append(Millis(self._exceeded_since + STEADY_MS.value))
+            times.append(self._tell_at)
         self.deadline.set(min(times, default=None))
