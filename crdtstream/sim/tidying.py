@@ -26,7 +26,11 @@ REMOVALS_MAX: Final = 10
 def tidy(world: World, operators: Operators) -> None:
     """Let an operator do the next thing, if no operator waits for an earlier one."""
     kept = kept_of(world.up())
-    voting = [node for node in kept if is_active(node) and node.region.membership.part.may_vote]
+    active = [node for node in kept if is_active(node)]
+    voting = [node for node in active if node.region.membership.part.may_vote]
+    if not voting and len(active) == 1:
+        # The last one left goes on alone, though its folder may lack votes.
+        voting = active
     if not voting or any(operators.waits(node) for node in kept):
         return
     # If one region cannot, another one may.
