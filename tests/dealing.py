@@ -42,7 +42,7 @@ FIRST = (
 )
 # Ends the name of a whole file.
 WHOLE = "::*"
-# What a worker is told, if files are dealt to it whole: the folder of the journals.
+# The name under which a worker gets the folder of the journals, if files are dealt to it whole.
 JOURNALS = "journals"
 # Tests of a file, before the first file has ended.
 FILE_TESTS = 20
@@ -201,7 +201,7 @@ class WholeFile(pytest.Item):
         begun = set(journal.read_text().split("\n")) if journal.exists() else set()
         items = [item for item in self._tests() if item.nodeid not in begun]
         if not items:
-            # What the last test left for this file, the next one may not expect.
+            # The last test left this file's folder set up; the next test may be of another one.
             session._setupstate.teardown_exact(following)
         at = session.items.index(self)
         with journal.open("a") as notes:

@@ -81,7 +81,7 @@ def of_ports(text: str, base_port: int) -> str:
 
 @contextmanager
 def ended_with(shell: Shell) -> Iterator[None]:
-    """Whatever it started ends before the shell does."""
+    """End all that the shell started, before the shell ends."""
     try:
         yield
     finally:
