@@ -32,7 +32,7 @@ from benchmarks.processes import (
 from crdtstream import compiled
 from crdtstream.core.ids import RegionId
 from crdtstream.local_certificates import make_certificates, settings_of
-from crdtstream.local_regions import LocalRegions, Settings, node_by
+from crdtstream.local_regions import LocalRegions, Settings
 from crdtstream.settings import (
     DATABASE_ID_DEFAULT,
     GRPC_PORT_BASE,
@@ -264,7 +264,7 @@ def regions(
     settings: Settings | None = None,
     ways: Mapping[tuple[RegionId, RegionId], str] | None = None,
     base_port: int | None = None,
-    python: Path | None = None,
+    node: Sequence[str] | None = None,
     is_pure: bool = False,
     tls_links: bool = False,
 ) -> Starter:
@@ -273,7 +273,7 @@ def regions(
     Args:
         ways: as ``LocalRegions`` takes them.
         base_port: None: any whose ports are free.
-        python: None: the one that runs this.
+        node: the words that start a node, before its options; None: this Python's.
         is_pure: run the sources, also where compiled code is there.
         tls_links: they speak mutual TLS to each other; their ports for clients and pages do not.
     """
@@ -293,7 +293,7 @@ def regions(
             settings_of=links_by_tls(count, folder) if tls_links else None,
             ways=ways,
             environment=environment,
-            node=None if python is None else node_by(python),
+            node=node,
         )
         try:
             local.start_all()

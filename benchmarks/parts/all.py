@@ -9,6 +9,7 @@ from benchmarks.parts import (
     cold,
     consume,
     curves,
+    floor,
     idle,
     join,
     large,
@@ -28,6 +29,7 @@ PARTS: Final[dict[str, Part]] = {
     part.name: part
     for part in (
         xadd.PART,
+        floor.PART,
         tls.PART,
         users.PART,
         regions.PART,

@@ -14,6 +14,7 @@ from benchmarks.measured import in_turns
 from benchmarks.parts import xadd
 from benchmarks.parts.part import Found, Options, Part
 from benchmarks.systems import TREE, Starter, regions, started
+from crdtstream.local_regions import node_by
 
 _VERSION: Final = "import platform; print(platform.python_version())"
 _HOW: Final = "from crdtstream import compiled; print(compiled.how())"
@@ -28,8 +29,8 @@ def run(options: Options) -> Found:
             skipped[version] = f"nothing is compiled: make fast VENV={python.parent.parent.name}"
             continue
         if not starters:
-            starters[f"{version} pure"] = regions(python=python, is_pure=True)
-        starters[f"{version} compiled"] = regions(python=python)
+            starters[f"{version} pure"] = regions(node=node_by(python), is_pure=True)
+        starters[f"{version} compiled"] = regions(node=node_by(python))
     with started(starters) as systems:
         samples = in_turns(
             options.rounds,
