@@ -31,11 +31,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One condition.
+    """A condition, of one region or link or of several.
 
     Attributes:
         alert: name of the alert.
-        text: what is so.
+        text: the condition; a line for each region or link that it holds for.
         advice: what to do.
     """
 
@@ -46,7 +46,7 @@ class Notice:
 
 
 def notices_of(picture: Picture) -> list[Notice]:
-    """All conditions that hold, the most severe first."""
+    """All conditions that hold, the most severe first; those with the same advice are one."""
     own = picture.own.region
     awaited = {region.region for region in picture.regions if region.has_no_node}
     links = [link for link in picture.links if link.source not in awaited]
@@ -55,8 +55,17 @@ def notices_of(picture: Picture) -> list[Notice]:
         *(notice for region in picture.regions for notice in _of_region(region)),
         *(notice for link in links for notice in _of_link(link, here=own)),
     ]
+    # Many links lag at once.
+    texts: dict[tuple[Severity, str, str], list[str]] = {}
+    for one in found:
+        texts.setdefault((one.severity, one.alert, one.advice), []).append(one.text)
     order = list(Severity)
-    return sorted(found, key=lambda one: order.index(one.severity))
+    return [
+        Notice(severity, alert, "\n".join(lines), advice)
+        for (severity, alert, advice), lines in sorted(
+            texts.items(), key=lambda item: order.index(item[0][0])
+        )
+    ]
 
 
 def _of_node(picture: Picture) -> Iterator[Notice]:

@@ -113,6 +113,12 @@ def test_a_paused_link_is_resumed_where_it_pulls(given: dict[str, Any], says: st
     assert says in notices(given)[0].advice
 
 
+def test_links_with_the_same_trouble_are_one_notice() -> None:
+    (found,) = notices({"own": status(1, link(2, behind_ms=5_001), link(3, behind_ms=9_001))})
+    assert found.alert == "CrdtstreamLinkLagging"
+    assert [line[:14] for line in found.text.splitlines()] == ["The link 2 → 1", "The link 3 → 1"]
+
+
 def test_the_most_severe_comes_first() -> None:
     down = notices({"others": {2: "no answer"}, **into_1(state=State.PAUSED)})
     assert [one.severity for one in down] == ["critical", "warning"]
