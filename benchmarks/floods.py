@@ -32,7 +32,7 @@ from typing import Final
 from benchmarks.load.wire import HOST, RECEIVE_BYTES, Connection, command
 from crdtstream.access.logins import WAITING_MAX
 from crdtstream.access.slowing import FREE_MAX
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 
 BASE_PORT: Final = 27_400
 WARM_SECONDS: Final = 1.0

@@ -19,7 +19,7 @@ from benchmarks.measured import Outcome
 from benchmarks.parts.cold import SENSOR
 from benchmarks.parts.part import OURS
 from benchmarks.scaling import GIB, fitted
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 REGIONS: Final = 3
 RATES: Final = (100, 1_000, 10_000, 50_000)

@@ -31,9 +31,9 @@ from benchmarks.processes import (
 )
 from crdtstream import compiled
 from crdtstream.core.ids import RegionId
-from crdtstream.local_certificates import make_certificates, settings_of
-from crdtstream.local_regions import LocalRegions, Settings
-from crdtstream.settings import (
+from crdtstream.local.certificates import make_certificates, settings_of
+from crdtstream.local.regions import LocalRegions, Settings
+from crdtstream.settings.node_settings import (
     DATABASE_ID_DEFAULT,
     GRPC_PORT_BASE,
     HTTP_PORT_BASE,

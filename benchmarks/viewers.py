@@ -21,7 +21,7 @@ from typing import Any, Final
 import redis
 
 from crdtstream.admin.client import AdminClient
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 
 BASE_PORT: Final = 27_600
 REGIONS: Final = 3

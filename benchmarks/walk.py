@@ -22,7 +22,7 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from crdtstream.compiled import PURE
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 
 BASE_PORT: Final = 27_300
 WARM: Final = 500

@@ -11,7 +11,7 @@ import yaml
 
 from crdtstream.database.acl.users import Users
 from crdtstream.resp.accounts import Accounts, AccountsError
-from crdtstream.settings import NodeSettings, is_loopback, make_settings
+from crdtstream.settings.node_settings import NodeSettings, is_loopback, make_settings
 from tests.conftest import ROOT, program
 from tests.live.closed import users
 

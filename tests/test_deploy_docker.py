@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from crdtstream.settings import ENV_PREFIX, NodeSettings, make_settings
+from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings, make_settings
 from tests.conftest import ROOT, free_base_port, program
 from tests.live.cluster import running_regions
 

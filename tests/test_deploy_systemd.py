@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from crdtstream.settings import ENV_PREFIX, NodeSettings
+from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings
 from tests.conftest import ROOT, program
 
 FOLDER: Final = ROOT / "deploy" / "systemd"

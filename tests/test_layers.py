@@ -69,44 +69,35 @@ ALLOWED: dict[str, frozenset[str]] = {
     "region": frozenset({"core", "commands", "database"}),
     # Whether what stands below runs compiled; it knows nothing of it.
     "compiled": frozenset(),
-    # An optional package, and how it is installed.
-    "arrow_extra": frozenset(),
-    # What every node has, above the core and below the shells.
-    "private_files": frozenset(),
-    "secret_files": frozenset(),
-    "settings": frozenset({"certificates", "core", "secret_files"}),
-    "open_files": frozenset(),
-    # Names of what is logged, for the program that sets up the log.
-    "log_names": frozenset(),
-    "aclfiles": frozenset({"core"}),
-    "passwords": frozenset(),
+    # Above the core and below the shells: what an operator gives a node, and its machine.
+    "secrets": frozenset({"core"}),
+    "machine": frozenset({"core"}),
+    "settings": frozenset({"certificates", "core", "secrets"}),
     "certificates": frozenset({"core"}),
     # Logins of all callers but Redis clients; shells ask it, and it knows none of them.
     "access": frozenset({"certificates", "core"}),
-    "engine": frozenset({"core", "database", "region", "store"}),
+    "engine": frozenset({"core", "database", "machine", "region", "store"}),
     # A node's parts beside what puts them together: how it joins, and what health checks hear.
     "node": frozenset(
-        {"access", "certificates", "core", "database", "engine", "open_files", "replication"}
-        | {"private_files", "secret_files", "settings", "v1"}
+        {"access", "certificates", "core", "database", "engine", "machine", "replication"}
+        | {"secrets", "settings", "v1"}
     ),
     # Shells: none reaches into another.
-    "store": frozenset({"core", "private_files", "settings"}),
+    "store": frozenset({"core", "secrets", "settings"}),
     "resp": frozenset(
         {
-            *("access", "aclfiles", "certificates", "compiled", "core", "commands", "database"),
-            *("engine", "open_files", "region", "settings"),
+            *("access", "certificates", "compiled", "core", "commands", "database"),
+            *("engine", "machine", "region", "secrets", "settings"),
         }
     ),
-    "replication": frozenset({"access", "core", "engine", "passwords", "region", "settings", "v1"}),
+    "replication": frozenset({"access", "core", "engine", "region", "secrets", "settings", "v1"}),
     "admin": frozenset(
         {
-            *("access", "aclfiles", "certificates", "core", "commands", "engine", "passwords"),
-            *("region", "replication", "settings", "v1"),
+            *("access", "certificates", "core", "commands", "engine"),
+            *("region", "replication", "secrets", "settings", "v1"),
         }
     ),
-    "query": frozenset(
-        {"access", "arrow_extra", "core", "commands", "engine", "region", "settings", "v1"}
-    ),
+    "query": frozenset({"access", "core", "commands", "engine", "region", "settings", "v1"}),
     # What pages of figures are made of; it knows of nothing that is shown.
     "page": frozenset(),
     "metrics": frozenset(
@@ -125,40 +116,35 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("page", "settings", "v1"),
         }
     ),
-    "spark": frozenset({"page", "secret_files", "v1"}),
+    "spark": frozenset({"page", "secrets", "v1"}),
     # What is done with a folder beside its node.
-    "upkeep": frozenset({"core", "private_files", "store", "settings", "v1"}),
-    "salvage": frozenset({"core", "spark", "upkeep", "v1"}),
+    "upkeep": frozenset({"core", "secrets", "settings", "spark", "store", "v1"}),
     # Facts for a bug report.
     "doctor": frozenset(
         {
-            *("access", "compiled", "core", "log_names", "scenario"),
-            *("secret_files", "settings", "upkeep", "v1"),
+            *("access", "compiled", "core", "scenario", "secrets", "settings", "upkeep", "v1"),
         }
     ),
     # Between two servers that speak Redis's protocol; it knows nothing of the inside of either.
     "move": frozenset({"core"}),
-    # Regions to experiment with: in one process, on this machine, as a table tells.
-    "local_regions": frozenset(
-        {"access", "certificates", "core", "local_certificates", "settings", "v1"}
-    ),
-    "local_certificates": frozenset({"certificates", "core"}),
+    # Regions to experiment with: on this machine, in one process, as a table tells.
+    "local": frozenset({"access", "certificates", "core", "settings", "v1"}),
     "sim": frozenset(
         {
             *("compiled", "core", "commands", "database", "engine", "region", "v1"),
-            *("salvage", "spark", "upkeep"),
+            *("spark", "upkeep"),
         }
     ),
     "scenario": frozenset(
         {
-            *("access", "command_line", "core", "commands", "local_regions", "region", "settings"),
+            *("access", "command_line", "core", "commands", "local", "region", "settings"),
             *("sim", "v1"),
         }
     ),
     "demo": frozenset({"core", "settings", "spark", "v1"}),
     "drill": frozenset(
         {
-            *("access", "certificates", "command_line", "core", "local_regions", "open_files"),
+            *("access", "certificates", "command_line", "core", "local", "machine"),
             *("page", "settings", "v1"),
         }
     ),
@@ -167,37 +153,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     # Shared by commands, whatever package they are in.
     "command_line": frozenset(
         {
-            *("access", "certificates", "core", "local_certificates", "local_regions"),
-            *("secret_files", "settings"),
+            *("access", "certificates", "core", "local", "secrets", "settings"),
         }
     ),
     "cli": frozenset(
         {
-            "certificates",
-            "access",
-            "aclfiles",
-            "arrow_extra",
-            "command_line",
-            "compiled",
-            "core",
-            "demo",
-            "doctor",
-            "drill",
-            "local_certificates",
-            "local_regions",
-            "log_names",
-            "move",
-            "node",
-            "passwords",
-            "private_files",
-            "scenario",
-            "secret_files",
-            "settings",
-            "sim",
-            "salvage",
-            "spark",
-            "upkeep",
-            "v1",
+            *("access", "certificates", "command_line", "compiled", "core", "demo", "doctor"),
+            *("drill", "local", "move", "node", "scenario", "secrets", "settings", "sim"),
+            *("spark", "upkeep", "v1"),
         }
     ),
     "v1": frozenset(),
@@ -208,7 +171,9 @@ PUBLIC = frozenset(
         "crdtstream.admin.client",
         "crdtstream.admin.comparing",
         "crdtstream.admin.region_reports",
+        "crdtstream.node.log_names",
         "crdtstream.query.append_rows",
+        "crdtstream.query.arrow_extra",
         "crdtstream.query.planning",
         "crdtstream.replication.letters",
         "crdtstream.replication.wire",
@@ -258,7 +223,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("links", "region", "tuning"),
     ),
     "engine": (
-        *("heap", "machine", "turns", "stats", "programs", "folder", "cutting", "assembling"),
+        *("turns", "stats", "programs", "folder", "cutting", "assembling"),
         *("backoff", "agenda", "checkpointer", "bootstrapper", "repairer", "engine"),
         "storage_watch",
     ),
@@ -344,7 +309,7 @@ def sources(package: Path = PACKAGE) -> list[Path]:
 
 
 def layer_of(module: str) -> str:
-    """``core`` of ``crdtstream.core.lanes.rax``; ``settings`` of ``crdtstream.settings.load``."""
+    """``core`` of ``crdtstream.core.lanes.rax``; ``region`` of ``crdtstream.region.tick``."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -469,7 +434,7 @@ def test_every_package_has_a_rule() -> None:
         "def f():\n    import random",
         "import grpc",
         "from crdtstream.v1 import admin_pb2_grpc",
-        "from crdtstream.settings import NodeSettings",
+        "from crdtstream.settings.node_settings import NodeSettings",
         "from ..store import log",
         "from .. import settings",
         "import logging",

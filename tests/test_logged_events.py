@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crdtstream.log_names import NAMES
+from crdtstream.node.log_names import NAMES
 from tests.conftest import ROOT
 from tests.programs import module_at
 
@@ -77,7 +77,7 @@ def test_a_missing_name_an_idle_one_and_a_second_one_are_found(logs: Any) -> Non
     names = {"one": ("old",), "two": ("twice",), "three": ("twice",)}
     found = logs.problems([call], names)
     assert found == [
-        "a.py:1: give the sentence a name in crdtstream/log_names.py: new",
+        "a.py:1: give the sentence a name in crdtstream/node/log_names.py: new",
         *["no code logs this any more: old", "no code logs this any more: twice"],
         "no code logs this any more: twice",
         "two names: twice",

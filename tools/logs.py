@@ -1,7 +1,7 @@
 """Fills docs/logs.md with the events that nodes log, found in the code, or checks it.
 
 Reads every call that logs: its sentence, its level, and the names of its details.  Fails if a
-sentence has no name in ``crdtstream/log_names.py``, or a name no sentence.
+sentence has no name in ``crdtstream/node/log_names.py``, or a name no sentence.
 
 Usage: python tools/logs.py [--check]
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crdtstream.log_names import NAMES
+from crdtstream.node.log_names import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "crdtstream"
@@ -175,7 +175,7 @@ def problems(calls: list[LoggingCall], names: Mapping[str, tuple[str, ...]] = NA
     logged = {text for call in calls for text in call.texts}
     return [
         *(
-            f"{call.site}: give the sentence a name in crdtstream/log_names.py: {text}"
+            f"{call.site}: give the sentence a name in crdtstream/node/log_names.py: {text}"
             for call in calls
             for text in call.texts
             if text not in named

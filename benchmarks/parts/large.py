@@ -20,7 +20,7 @@ from benchmarks.measured import Sample, in_turns
 from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.processes import main_thread_seconds, resident_bytes
 from benchmarks.systems import TREE, Starter, System, redis_servers, regions, started
-from crdtstream.local_regions import Settings
+from crdtstream.local.regions import Settings
 
 ENTRIES: Final = 300_000
 NAMED: Final = 50_000

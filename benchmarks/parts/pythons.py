@@ -14,7 +14,7 @@ from benchmarks.measured import in_turns
 from benchmarks.parts import xadd
 from benchmarks.parts.part import Found, Options, Part
 from benchmarks.systems import TREE, Starter, regions, started
-from crdtstream.local_regions import node_by
+from crdtstream.local.regions import node_by
 
 _VERSION: Final = "import platform; print(platform.python_version())"
 _HOW: Final = "from crdtstream import compiled; print(compiled.how())"

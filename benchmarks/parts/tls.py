@@ -14,7 +14,7 @@ from benchmarks.parts.xadd import KEY, REQUESTS
 from benchmarks.processes import HOST, free_ports
 from benchmarks.systems import System, redis_servers, regions, scratch, started
 from crdtstream.core.ids import RegionId
-from crdtstream.local_certificates import make_certificates, settings_of
+from crdtstream.local.certificates import make_certificates, settings_of
 
 FSYNC: Final = "everysec"
 PLAIN: Final = "plain"

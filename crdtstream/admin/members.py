@@ -25,7 +25,7 @@ from crdtstream.engine.engine import Engine
 from crdtstream.region.members.wishes import Make
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import check_is_there
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 
 # Far below the day for which an expired certificate stays in the list (``revoked.py``).

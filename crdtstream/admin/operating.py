@@ -17,7 +17,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import MembersError
 from crdtstream.engine.engine import Engine
 from crdtstream.region.members.wishes import UndecidedError
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
 

@@ -16,7 +16,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
 from crdtstream.replication.puller import REFUSED
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc
 

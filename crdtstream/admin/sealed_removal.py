@@ -22,7 +22,7 @@ from crdtstream.region.members.sealing import LEASE_MS
 from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import sealed
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import membership_pb2 as wire
 

@@ -12,7 +12,6 @@ import grpc
 
 from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.access.rights import CALLER_RIGHTS, may_see_keys
-from crdtstream.aclfiles import Fault, PushError
 from crdtstream.admin.digests import Digests, DigestsError
 from crdtstream.admin.flushing import FlushError, Flushing
 from crdtstream.admin.group_progress import group_progress
@@ -35,13 +34,14 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.core.wire.codec import encode_vv
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.repairer import Repairer, RepairError
-from crdtstream.passwords import password_mark
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.region.retention import Keeping
-from crdtstream.settings import NodeSettings
+from crdtstream.secrets.aclfiles import Fault, PushError
+from crdtstream.secrets.password_marks import password_mark
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc

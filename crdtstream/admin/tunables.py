@@ -2,7 +2,7 @@
 
 from crdtstream.region.region import Region
 from crdtstream.region.tuning import tunables_of
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log
 

@@ -10,7 +10,7 @@ from crdtstream.cli.progress import progress_bar
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.reach import ReachOne
-from crdtstream.private_files import private_files
+from crdtstream.secrets.private_files import private_files
 from crdtstream.upkeep.backup import check_free, write_backup
 from crdtstream.upkeep.reading import UpkeepError
 

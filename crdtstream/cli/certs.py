@@ -41,7 +41,7 @@ from crdtstream.certificates.showing import lines_of, printable
 from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.command_line.options import JsonOption
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.settings import DATABASE_ID_DEFAULT
+from crdtstream.settings.node_settings import DATABASE_ID_DEFAULT
 
 app = typer.Typer(
     help="Certificates of regions, operators, readers and clients; a development authority.",

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from crdtstream.aclfiles import EPOCH_MAX, FILE_BYTES_MAX, TooLargeError, check_size
 from crdtstream.admin.client import AdminError, Survey
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.options import JsonOption
 from crdtstream.command_line.reach import Reach
 from crdtstream.core.ids import RegionId
+from crdtstream.secrets.aclfiles import EPOCH_MAX, FILE_BYTES_MAX, TooLargeError, check_size
 from crdtstream.v1 import admin_pb2 as pb
 
 app = typer.Typer(help="Users and their rights, in all regions.", no_args_is_help=True)

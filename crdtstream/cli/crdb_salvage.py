@@ -11,7 +11,6 @@ import typer
 
 from crdtstream.access.basic import Login
 from crdtstream.admin.client import AdminClient, AdminError, vv_of
-from crdtstream.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.cli.progress import progress_bar
 from crdtstream.cli.spark_options import source_options
 from crdtstream.cli.tables import new_table, print_table
@@ -24,6 +23,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.incarnations import decode_incarnations
 from crdtstream.core.membership.members import NO_HASH, Members
 from crdtstream.core.replica import Replica
+from crdtstream.query.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.upkeep.counting import (
     Beyond,
     Known,
@@ -39,7 +39,7 @@ from crdtstream.upkeep.stranded import stranded_in
 from crdtstream.v1 import admin_pb2 as pb
 
 if TYPE_CHECKING:
-    from crdtstream.salvage import Salvaged
+    from crdtstream.upkeep.salvage import Salvaged
 
 CONNECT_SECONDS_MAX: Final = 10.0
 # After a removal members agree on how many effects count as soon as all of them are reached.
@@ -76,8 +76,8 @@ def salvage(
     source = source_options([into], reach.presented)
     if not is_arrow_installed():
         fail(NO_ARROW)
-    from crdtstream.salvage import Clone, Salvage, Salvaged
     from crdtstream.spark.nodes import Nodes, NodesError, OtherDatabaseError
+    from crdtstream.upkeep.salvage import Clone, Salvage, Salvaged
 
     found: list[Origin] = []
     done: dict[RegionId, list[Salvaged]] = {}

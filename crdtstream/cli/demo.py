@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from crdtstream.command_line.exit import fail
-from crdtstream.local_regions import LocalRegions, LocalRegionsError
-from crdtstream.settings import RESP_PORT_BASE
+from crdtstream.local.regions import LocalRegions, LocalRegionsError
+from crdtstream.settings.node_settings import RESP_PORT_BASE
 
 
 def demo(

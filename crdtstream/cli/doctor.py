@@ -26,7 +26,7 @@ from crdtstream.doctor.folders import check, files_of
 from crdtstream.doctor.logged import read_log
 from crdtstream.doctor.machine import machine, program
 from crdtstream.doctor.nodes import regions_of
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 # Another number: programs that read reports have to change.
 FORMAT: Final = 1

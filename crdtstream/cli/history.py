@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Self
 
-from crdtstream.private_files import FOLDER_MODE
+from crdtstream.secrets.private_files import FOLDER_MODE
 
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 FILE_MODE: Final = 0o600

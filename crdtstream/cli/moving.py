@@ -28,8 +28,8 @@ from crdtstream.move.errors import MoveError
 from crdtstream.move.moving import Move, Outcome, Watcher
 from crdtstream.move.pages import shown
 from crdtstream.move.survey import Selection
-from crdtstream.secret_files import SecretError, read_secret
-from crdtstream.settings import HOST_DEFAULT, RESP_PORT_BASE
+from crdtstream.secrets.secret_files import SecretError, read_secret
+from crdtstream.settings.node_settings import HOST_DEFAULT, RESP_PORT_BASE
 from crdtstream.upkeep.report import Progress as Shows
 
 Result = TypeVar("Result")

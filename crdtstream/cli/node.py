@@ -13,12 +13,12 @@ import structlog
 import typer
 from structlog.typing import Processor
 
-from crdtstream.cli.log_lines import LineLogger
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.importing import importing
 from crdtstream.command_line.reach import CertificateFiles, warn_if_others_may_read
-from crdtstream.log_names import as_json
-from crdtstream.settings import NodeSettings, SettingsError, load_settings
+from crdtstream.node.log_lines import LineLogger
+from crdtstream.node.log_names import as_json
+from crdtstream.settings.node_settings import NodeSettings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from crdtstream.node.joining import Joined

@@ -11,8 +11,13 @@ from crdtstream.cli.progress import progress_bar
 from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.core.ids import RegionId
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
-from crdtstream.private_files import private_files
-from crdtstream.settings import DATABASE_ID_PATTERN, NodeSettings, SettingsError, load_settings
+from crdtstream.secrets.private_files import private_files
+from crdtstream.settings.node_settings import (
+    DATABASE_ID_PATTERN,
+    NodeSettings,
+    SettingsError,
+    load_settings,
+)
 from crdtstream.upkeep.manifest import Manifest
 from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.restore import check_backup, check_target, restore_as_new

@@ -13,7 +13,7 @@ from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.printable import printable_lines
 from crdtstream.command_line.reach import Reach, RegionOption
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2
 
 CONTINUE: Final = "continue_on_error"

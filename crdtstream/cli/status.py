@@ -17,7 +17,7 @@ from crdtstream.command_line.reach import Reach, find_regions
 from crdtstream.command_line.watching import WatchOption, print_json, watched
 from crdtstream.core.clock import format_vv
 from crdtstream.core.ids import RegionId
-from crdtstream.passwords import do_passwords_differ
+from crdtstream.secrets.password_marks import do_passwords_differ
 from crdtstream.v1 import admin_pb2, effects_pb2
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from crdtstream.cli.tables import new_table, print_table
 from crdtstream.command_line.exit import fail
 from crdtstream.command_line.stopping import stop_signals
-from crdtstream.local_regions import LocalRegions, LocalRegionsError
-from crdtstream.settings import RESP_PORT_BASE
+from crdtstream.local.regions import LocalRegions, LocalRegionsError
+from crdtstream.settings.node_settings import RESP_PORT_BASE
 
 DIR_DEFAULT: Final = Path("crdtstream-data")
 WATCH_SECONDS: Final = 0.2

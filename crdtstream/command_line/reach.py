@@ -22,9 +22,9 @@ from crdtstream.access.basic import DEFAULT_USER, NO_LOGIN, Login
 from crdtstream.admin.client import AdminError, Survey, survey
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.core.ids import REGION_MAX, RegionId
-from crdtstream.local_regions import CERTIFICATES_FOLDER, admin_addresses, has_certificates
-from crdtstream.secret_files import SecretError, others_may_read, read_secret
-from crdtstream.settings import GRPC_PORT_BASE, HOST_DEFAULT
+from crdtstream.local.regions import CERTIFICATES_FOLDER, admin_addresses, has_certificates
+from crdtstream.secrets.secret_files import SecretError, others_may_read, read_secret
+from crdtstream.settings.node_settings import GRPC_PORT_BASE, HOST_DEFAULT
 
 if TYPE_CHECKING:
     from crdtstream.certificates.node_files import Paths
@@ -148,7 +148,7 @@ class LoginOptions:
         if folder is None or not has_certificates(folder):
             return named
         # Here, not above: commands to nodes without TLS start faster without it.
-        from crdtstream.local_certificates import operator_paths
+        from crdtstream.local.certificates import operator_paths
 
         found = operator_paths(folder / CERTIFICATES_FOLDER)
         return CertificateFiles(found.certificate, found.key, found.ca)

@@ -10,7 +10,7 @@ from crdtstream.admin.operating import Operating
 from crdtstream.console.picture import NodeFigures
 from crdtstream.engine.engine import Engine
 from crdtstream.metrics.walk import Found
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
 
 # Longest wait of a page for a walk over the streams; with few streams it ends at once.

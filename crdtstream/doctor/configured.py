@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from crdtstream.secret_files import SecretError, read_secret
-from crdtstream.settings import ENV_PREFIX, NodeSettings, SettingsError, load_settings
+from crdtstream.secrets.secret_files import SecretError, read_secret
+from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings, SettingsError, load_settings
 
 # In place of a secret that is set.
 LEFT_OUT: Final = "(left out)"

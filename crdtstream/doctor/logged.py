@@ -11,7 +11,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from crdtstream.log_names import NAMES, UNNAMED
+from crdtstream.node.log_names import NAMES, UNNAMED
 
 EVENTS_MAX: Final = 200
 # Of a large log, its end.

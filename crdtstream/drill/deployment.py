@@ -30,7 +30,7 @@ from crdtstream.drill.access import NO_ACCESS, Access
 from crdtstream.drill.drill import Drill
 from crdtstream.drill.plan import Place
 from crdtstream.drill.proxies import ProxyError, Server, Way, free_port
-from crdtstream.local_regions import LocalRegions, LocalRegionsError
+from crdtstream.local.regions import LocalRegions, LocalRegionsError
 from crdtstream.v1 import admin_pb2
 
 STOP_SECONDS_MAX: Final = 20.0

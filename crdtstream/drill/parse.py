@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from crdtstream.drill.drill import Drill, Inconsistency, InconsistentError, Place
-from crdtstream.local_regions import OWN_KEYS, Settings
-from crdtstream.settings import SettingsError, make_settings
+from crdtstream.local.regions import OWN_KEYS, Settings
+from crdtstream.settings.node_settings import SettingsError, make_settings
 
 FILE_BYTES_MAX: Final = 1 << 20
 # The drills of the project, and the folder that has them.

@@ -29,8 +29,8 @@ from crdtstream.drill.processes import LoadError
 from crdtstream.drill.prometheus import POLL_SECONDS, Prometheus, PrometheusError
 from crdtstream.drill.proxies import ProxyError, Server, own_server
 from crdtstream.drill.runner import INTERRUPTED, Runner, StopError, Watcher
-from crdtstream.local_regions import layout
-from crdtstream.open_files import allow_files
+from crdtstream.local.regions import layout
+from crdtstream.machine.open_files import allow_files
 
 # Nodes of a rehearsal notice and try again sooner than production nodes, so that a drill of some
 # seconds sees what takes a minute there.  A drill's own settings beat these.

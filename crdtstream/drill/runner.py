@@ -34,7 +34,7 @@ from crdtstream.drill.processes import END_SECONDS_MAX, LoadError, LoadProcess
 from crdtstream.drill.proxies import ProxyError, Way, own_server
 from crdtstream.drill.sampling import Sample, Sampler
 from crdtstream.drill.standing import digests, have_all, newest, taken_over, write_found
-from crdtstream.open_files import allow_files
+from crdtstream.machine.open_files import allow_files
 
 TURN_SECONDS: Final = 0.1
 STEPS_AT_ONCE_MAX: Final = 8

@@ -32,9 +32,9 @@ from crdtstream.core.replica import Replica
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine.agenda import Agenda
 from crdtstream.engine.folder import write_change
-from crdtstream.engine.machine import wall_clock
 from crdtstream.engine.programs import Program, Reader, attempts
 from crdtstream.engine.stats import EngineStats
+from crdtstream.machine.inputs import wall_clock
 from crdtstream.region.outstanding import Mark
 from crdtstream.region.ready import AnyLetter, Notice, Ready
 from crdtstream.region.region import Region

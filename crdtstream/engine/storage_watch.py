@@ -30,8 +30,8 @@ import structlog
 from crdtstream.core.footprint import Footprint
 from crdtstream.engine.cutting import look_at_log
 from crdtstream.engine.engine import Engine
-from crdtstream.engine.heap import give_back_memory
 from crdtstream.engine.turns import Turn
+from crdtstream.machine.heap import give_back_memory
 from crdtstream.region.room import Account, MemoryBound
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Log

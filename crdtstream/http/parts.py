@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 from crdtstream.access.logins import Logins
 from crdtstream.certificates.watching import Certificates
 from crdtstream.engine.engine import Engine
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from crdtstream.access.callers import Callers
 from crdtstream.access.logins import Logins
 from crdtstream.certificates.watching import Certificates
 from crdtstream.engine.engine import Engine
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ from crdtstream.core.member_changes import INSTANCE_BYTES, Contact, MembersError
 from crdtstream.core.membership.encoding import Kept, decode_members
 from crdtstream.core.membership.members import Members
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
-from crdtstream.private_files import FOLDER_MODE
 from crdtstream.replication.membership_client import CALL_SECONDS_MAX, called
-from crdtstream.secret_files import SecretError, read_secret
-from crdtstream.settings import (
+from crdtstream.secrets.private_files import FOLDER_MODE
+from crdtstream.secrets.secret_files import SecretError, read_secret
+from crdtstream.settings.node_settings import (
     GRPC_PORT_BASE,
     HOST_DEFAULT,
     HTTP_PORT_BASE,

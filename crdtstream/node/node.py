@@ -15,7 +15,6 @@ import structlog
 import uvloop
 
 from crdtstream.admin.tunables import Tunables
-from crdtstream.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.certificates.checking import Wanted
 from crdtstream.certificates.errors import CertificateError
 from crdtstream.certificates.node_files import Paths
@@ -23,8 +22,8 @@ from crdtstream.certificates.watching import Certificates
 from crdtstream.core.ids import RegionId
 from crdtstream.database.acl.users import Users
 from crdtstream.engine.folder import settings_of_new
-from crdtstream.engine.heap import give_back_memory
-from crdtstream.engine.machine import random_uid, wall_clock_off_by
+from crdtstream.machine.heap import give_back_memory
+from crdtstream.machine.inputs import random_uid, wall_clock_off_by
 from crdtstream.node.actions import Actions
 from crdtstream.node.errors import NodeError
 from crdtstream.node.joining import Joined
@@ -40,12 +39,13 @@ from crdtstream.node.recovery import Folder, Recovered, failpoints_of, recover
 from crdtstream.node.service_manager import ServiceManager
 from crdtstream.node.services import Services
 from crdtstream.node.trust import follow_revoked, tell_own_revoked
-from crdtstream.private_files import keep_files_private
+from crdtstream.query.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.region.region import Region
 from crdtstream.resp.accounts import Accounts, AccountsError
 from crdtstream.resp.server import RespServer
 from crdtstream.resp.transport.ports import PLAIN, TLS, PortError
-from crdtstream.settings import NodeSettings
+from crdtstream.secrets.private_files import keep_files_private
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync
 from crdtstream.store.marker import EmptyFolder

@@ -6,10 +6,10 @@ from typing import Final
 
 import structlog
 
-from crdtstream.open_files import FILES_SPARE, allow_clients
-from crdtstream.private_files import others_may_enter
-from crdtstream.secret_files import others_may_read
-from crdtstream.settings import ENV_PREFIX, NodeSettings, is_loopback
+from crdtstream.machine.open_files import FILES_SPARE, allow_clients
+from crdtstream.secrets.private_files import others_may_enter
+from crdtstream.secrets.secret_files import others_may_read
+from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings, is_loopback
 
 PASSWORD_VARIABLE: Final = f"{ENV_PREFIX}REQUIREPASS"
 

@@ -17,9 +17,9 @@ from crdtstream.core.replica import Replica
 from crdtstream.engine.assembling import assemble
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.folder import begin_database, begin_joining, read_folder
-from crdtstream.engine.heap import give_back_memory
-from crdtstream.engine.machine import random_uid, uniform
 from crdtstream.engine.turns import Turn
+from crdtstream.machine.heap import give_back_memory
+from crdtstream.machine.inputs import random_uid, uniform
 from crdtstream.node.errors import NodeError
 from crdtstream.node.joining import Joined, note_joined
 from crdtstream.region.limits import RegionLimits
@@ -28,7 +28,7 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.runtime import Runtime
 from crdtstream.resp.commands.server.memory import resident_bytes
 from crdtstream.resp.wire.encode import encode
-from crdtstream.settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import Limits, NodeSettings
 from crdtstream.store.failpoints import Failpoints, parse_failpoint
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog

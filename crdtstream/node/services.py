@@ -21,11 +21,11 @@ from crdtstream.database.permits import Permits, log_in
 from crdtstream.engine.bootstrapper import Bootstrapper
 from crdtstream.engine.checkpointer import Checkpointer
 from crdtstream.engine.engine import Engine
-from crdtstream.engine.heap import free_bytes
 from crdtstream.engine.repairer import Repairer
 from crdtstream.engine.storage_watch import Measures, StorageWatch
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
+from crdtstream.machine.heap import free_bytes
 from crdtstream.metrics.page import MetricsPage
 from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.node.actions import Actions
@@ -33,7 +33,6 @@ from crdtstream.node.console import console_of
 from crdtstream.node.ports import GrpcServices
 from crdtstream.node.recovery import Recovered, failpoints_of
 from crdtstream.node.refusals import note_refused
-from crdtstream.passwords import password_mark
 from crdtstream.query.service import QueryService
 from crdtstream.replication.bootstrap_client import CopyFromPeer
 from crdtstream.replication.bootstrap_server import BootstrapService
@@ -43,7 +42,8 @@ from crdtstream.replication.puller import Pullers
 from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings, is_loopback
+from crdtstream.secrets.password_marks import password_mark
+from crdtstream.settings.node_settings import NodeSettings, is_loopback
 from crdtstream.upkeep.cut import cut_of_folder
 
 

@@ -20,7 +20,6 @@ import grpc
 
 from crdtstream.access.admitting import address_in
 from crdtstream.access.rights import CALLER_RIGHTS
-from crdtstream.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.commands.beyond_redis.version_vectors import (
     Named,
     encode_named,
@@ -58,9 +57,10 @@ from crdtstream.engine.engine import Engine
 from crdtstream.engine.programs import OutcomeUnknownError
 from crdtstream.query import planning
 from crdtstream.query.append_rows import append_numbered, checked_rows
+from crdtstream.query.arrow_extra import NO_ARROW, is_arrow_installed
 from crdtstream.query.planning import Bounds, LaneCount, Steps
 from crdtstream.query.trim_read import trim_read, trimmable
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc

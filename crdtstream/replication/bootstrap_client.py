@@ -29,7 +29,7 @@ from crdtstream.replication.bootstrap_wire import (
     encode_asked,
 )
 from crdtstream.replication.puller import FRAMING_BYTES_MAX, REFUSALS, REFUSED, short_details
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.staging import StagedCut, Staging
 from crdtstream.v1 import bootstrap_pb2 as pb
 from crdtstream.v1 import bootstrap_pb2_grpc as rpc

@@ -17,7 +17,7 @@ from crdtstream.region.members.sealing import homes
 from crdtstream.replication.introductions import introduction_of
 from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.replication.wire import DATABASE_ID_LENGTH_MAX
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import membership_pb2 as pb
 from crdtstream.v1 import membership_pb2_grpc as rpc
 

@@ -13,7 +13,6 @@ from crdtstream.access.peer_calls import NAME_IS_WRONG, NOT_TRUSTED, PLAIN_CALLS
 from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Size
 from crdtstream.engine.engine import Engine
-from crdtstream.passwords import METADATA_KEY, NOT_SAID
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.link import Failed, Refused
 from crdtstream.region.links.messages import FromServer, ToServer
@@ -27,6 +26,7 @@ from crdtstream.replication.wire import (
     encode_request,
     unpacked_bytes,
 )
+from crdtstream.secrets.password_marks import METADATA_KEY, NOT_SAID
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 

@@ -11,12 +11,12 @@ from crdtstream.access.callers import Callers, check_region
 from crdtstream.access.methods import begin
 from crdtstream.core.ids import RegionId
 from crdtstream.engine.engine import Engine
-from crdtstream.passwords import METADATA_KEY, NOT_SAID, do_passwords_differ
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import Refusal, RefusalKind
 from crdtstream.region.links.serve import CUT_SECONDS, End, Read, Seek, Send, Serve, Sleep
 from crdtstream.replication.sleeping import sleep_until
 from crdtstream.replication.wire import BatchPacker, decode_ack, decode_open, encode_response
+from crdtstream.secrets.password_marks import METADATA_KEY, NOT_SAID, do_passwords_differ
 from crdtstream.store.errors import StoreError
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
@@ -51,7 +51,7 @@ class ReplicationService(rpc.ReplicationServicer):
         """A service that has heard of no peer's password yet.
 
         Args:
-            password_mark: of the password that this node takes (``passwords.py``).
+            password_mark: of the password that this node takes (``secrets/password_marks.py``).
             callers: knows the region that calls; None: it is the one that it says it is.
         """
         self._engine = engine

@@ -50,7 +50,7 @@ _BATCHES_TAG: Final = 0x0A
 _SHIFT_MAX: Final = 63
 # The latest time of a peer's clock, in ms: it is sent back with the time that passed since.
 STAMP_MS_MAX: Final = 1 << 60
-# Longer than this is the name of no database (``settings.py``).
+# Longer than this is the name of no database (``settings/node_settings.py``).
 DATABASE_ID_LENGTH_MAX: Final = 64
 # Bytes of each field of Open about members, incarnations and histories: 1,023 regions need less.
 SAID_BYTES_MAX: Final = 1 << 20

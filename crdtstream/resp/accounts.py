@@ -20,16 +20,6 @@ from typing import Final
 
 import structlog
 
-from crdtstream.aclfiles import (
-    EPOCH_MAX,
-    Fault,
-    TooLargeError,
-    check_size,
-    epoch_in,
-    read_file,
-    replace_file,
-    with_epoch,
-)
 from crdtstream.commands.arguments import as_sent
 from crdtstream.database.acl.lines import (
     NOTHING_CHANGED,
@@ -41,7 +31,17 @@ from crdtstream.database.acl.lines import (
 )
 from crdtstream.database.acl.rules import RuleError, UnmatchedError, as_named, is_user_name
 from crdtstream.database.acl.users import DEFAULT_USER, User, Users, password_hash, unlimited_user
-from crdtstream.settings import NodeSettings
+from crdtstream.secrets.aclfiles import (
+    EPOCH_MAX,
+    Fault,
+    TooLargeError,
+    check_size,
+    epoch_in,
+    read_file,
+    replace_file,
+    with_epoch,
+)
+from crdtstream.settings.node_settings import NodeSettings
 
 logger = structlog.get_logger(__name__)
 

@@ -49,7 +49,7 @@ from crdtstream.resp.commands.server.slowlog import Slowlog
 from crdtstream.resp.commands.server.slowness import Slowness
 from crdtstream.resp.transport.contexts import TlsContexts, common_name, serial_of
 from crdtstream.resp.transport.ports import PLAIN, TLS, ClientPorts
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 logger = structlog.get_logger(__name__)
 

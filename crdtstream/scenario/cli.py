@@ -14,7 +14,7 @@ from crdtstream.admin.client import AdminError
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.reach import LoginOptions
-from crdtstream.local_regions import LocalRegionsError
+from crdtstream.local.regions import LocalRegionsError
 from crdtstream.scenario.live import LiveError, LiveTarget
 from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.nodes import own_nodes

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.ids import RegionId
-from crdtstream.local_regions import LocalRegions, LocalRegionsError
+from crdtstream.local.regions import LocalRegions, LocalRegionsError
 from crdtstream.scenario.live import LiveTarget
 
 REGIONS_DEFAULT: Final = 3

@@ -11,7 +11,6 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, unpack
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from crdtstream.salvage import Salvage
 from crdtstream.sim.node import SimNode
 from crdtstream.sim.violation import ViolationError
 from crdtstream.spark.connecting import StaleAppendError
@@ -24,6 +23,7 @@ from crdtstream.upkeep.counting import (
     beyond_of,
     count_of,
 )
+from crdtstream.upkeep.salvage import Salvage
 from crdtstream.upkeep.stranded import stranded_in
 from crdtstream.v1 import query_pb2
 

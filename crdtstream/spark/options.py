@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from crdtstream.secret_files import SecretError, read_secret
+from crdtstream.secrets.secret_files import SecretError, read_secret
 from crdtstream.spark.other_names import advice_on
 from crdtstream.spark.vectors import U64_MAX, Vector, VectorError, parse_database, parse_vector
 

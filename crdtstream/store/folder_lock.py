@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from crdtstream.core.size import Size
-from crdtstream.private_files import FOLDER_MODE
+from crdtstream.secrets.private_files import FOLDER_MODE
 from crdtstream.store.errors import StoreError
 
 LOG_FILE: Final = "log.sqlite"

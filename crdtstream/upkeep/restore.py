@@ -21,7 +21,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import INSTANCE_BYTES
 from crdtstream.core.membership.encoding import Kept, encode_kept
 from crdtstream.core.uid import DatabaseUid, shown_uid
-from crdtstream.private_files import FOLDER_MODE
+from crdtstream.secrets.private_files import FOLDER_MODE
 from crdtstream.store.folder_lock import LOCK_FILE, LOG_FILE, lock_file
 from crdtstream.store.log import Fsync
 from crdtstream.store.meta import VOLUME_KEY

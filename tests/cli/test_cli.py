@@ -20,7 +20,6 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner, Result
 
-from crdtstream.aclfiles import EPOCH_MAX, FILE_BYTES_MAX
 from crdtstream.admin.client import Survey, lacking
 from crdtstream.cli import start
 from crdtstream.cli.rladmin import app as rladmin_app
@@ -32,7 +31,7 @@ from crdtstream.command_line.reach import Reach
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.wire.codec import encode_vv
-from crdtstream.local_regions import (
+from crdtstream.local.regions import (
     LocalRegion,
     LocalRegions,
     LocalRegionsError,
@@ -40,7 +39,8 @@ from crdtstream.local_regions import (
     layout,
     settings_text,
 )
-from crdtstream.settings import load_settings
+from crdtstream.secrets.aclfiles import EPOCH_MAX, FILE_BYTES_MAX
+from crdtstream.settings.node_settings import load_settings
 from crdtstream.v1 import admin_pb2
 from tests.conftest import ROOT, free_base_port
 from tests.patience import seconds, wait_until

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from crdtstream.demo import weather
 from crdtstream.demo.report import show
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 
 
 @pytest.fixture

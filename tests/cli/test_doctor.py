@@ -18,8 +18,8 @@ from crdtstream.doctor.cleaning import Cleaner
 from crdtstream.doctor.configured import LEFT_OUT, secrets_of, settings_of
 from crdtstream.doctor.logged import BYTES_MAX, EVENTS_MAX, LoggedEvent, event_of, read_log
 from crdtstream.doctor.nodes import HIDDEN, SHOWN
-from crdtstream.log_names import NAMES, UNNAMED
-from crdtstream.settings import ENV_PREFIX
+from crdtstream.node.log_names import NAMES, UNNAMED
+from crdtstream.settings.node_settings import ENV_PREFIX
 from crdtstream.v1 import admin_pb2
 from tests.live.cluster import Cluster, Node
 

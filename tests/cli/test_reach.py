@@ -7,8 +7,8 @@ import typer
 
 from crdtstream.command_line.reach import ADMIN_DEFAULT, ADMIN_VARIABLE, LoginOptions, Reach
 from crdtstream.core.ids import RegionId
-from crdtstream.local_certificates import make_certificates, operator_certificates
-from crdtstream.local_regions import CERTIFICATES_FOLDER, layout, settings_text
+from crdtstream.local.certificates import make_certificates, operator_certificates
+from crdtstream.local.regions import CERTIFICATES_FOLDER, layout, settings_text
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from crdtstream.database.permits import Permits, log_in
 from crdtstream.engine.engine import Engine
 from crdtstream.metrics.walk import Found, Walker
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import admin_pb2 as pb
 from tests.harness.driven import Driven, make_region

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 import redis
 
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 from tests.conftest import free_base_port
 from tests.live.cluster import running_regions
 from tests.live.test_joining import Joiner

@@ -13,7 +13,7 @@ from crdtstream.drill.plan import LoadPlan, Place
 from crdtstream.drill.records import Client, Outcome
 from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.conftest import free_base_port
 from tests.harness.driven import make_region

@@ -4,9 +4,9 @@ from functools import cache
 from random import Random
 from typing import Final
 
-from crdtstream.aclfiles import EPOCH_MAX, epoch_in, with_epoch
 from crdtstream.database.acl.lines import LinesError, text_of, users_in
 from crdtstream.database.acl.users import Users
+from crdtstream.secrets.aclfiles import EPOCH_MAX, epoch_in, with_epoch
 from tests.fuzz.damage import damaged_bytes, one_of
 from tests.fuzz.surface import Surface
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from crdtstream.engine.engine import Engine
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
 

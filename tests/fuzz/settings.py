@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from crdtstream.settings import ENV_PREFIX, SettingsError, load_settings
+from crdtstream.settings.node_settings import ENV_PREFIX, SettingsError, load_settings
 from tests.conftest import ROOT
 from tests.fuzz.damage import damaged_bytes, one_of
 from tests.fuzz.surface import Surface

@@ -31,7 +31,7 @@ from crdtstream.access.server_credentials import server_credentials
 from crdtstream.http.server import http_server, listening_socket
 from crdtstream.http.tls import HttpsContexts
 from crdtstream.node.ports import LIMITS_OF_CALLERS
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.fuzz.damage import damaged_bytes, damaging_story, one_of, pieces_of, story
 from tests.fuzz.surface import Surface
 from tests.patience import seconds

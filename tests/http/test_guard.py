@@ -12,7 +12,7 @@ from crdtstream.access.logins import Logins, one_user
 from crdtstream.engine.engine import Engine
 from crdtstream.http.app import make_app
 from crdtstream.http.parts import HttpParts
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
 

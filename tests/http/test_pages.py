@@ -24,7 +24,7 @@ from crdtstream.region.links.serve import Serve
 from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.region import Region
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.certificates.making import make, make_authority
 from tests.certificates.node_folder import NodeFolder

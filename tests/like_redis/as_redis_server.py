@@ -18,7 +18,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.patience import seconds
 
 # Settings with another name than that of redis.conf; elsewhere - is _.

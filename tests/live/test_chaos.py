@@ -15,7 +15,7 @@ import yaml
 from toxiproxy import Toxiproxy
 from toxiproxy.api import APIConsumer
 
-from crdtstream.settings import load_settings
+from crdtstream.settings.node_settings import load_settings
 from tests.conftest import ROOT, program
 from tests.live.closed import Closed
 from tests.live.cluster import Cluster, cluster_of

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from crdtstream.cli import rladmin
 from crdtstream.cli.start import program
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 from tests.conftest import free_base_port
 from tests.live.closed import Closed, Files, closed_regions
 from tests.live.forked import completed

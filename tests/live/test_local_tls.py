@@ -11,7 +11,7 @@ import grpc
 import pytest
 import redis
 
-from crdtstream.local_regions import LocalRegions, LocalRegionsError, has_certificates
+from crdtstream.local.regions import LocalRegions, LocalRegionsError, has_certificates
 from crdtstream.spark.connecting import channel_to
 from crdtstream.spark.options import Security
 from crdtstream.v1 import query_pb2, query_pb2_grpc

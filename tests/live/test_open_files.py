@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.open_files import FILES_SPARE
+from crdtstream.machine.open_files import FILES_SPARE
 from tests.live.cluster import NODE_PROGRAM, cluster_of, running_regions
 
 # What a shell often begins with.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 from crdtstream.v1 import admin_pb2 as pb
 from tests.conftest import free_base_port
 from tests.live.bootstraps import lose_folder

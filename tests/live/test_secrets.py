@@ -20,7 +20,7 @@ import pytest
 import redis
 
 from crdtstream.access.basic import Login
-from crdtstream.settings import load_settings
+from crdtstream.settings.node_settings import load_settings
 from tests.certificates.making import make, make_authority, pem_of
 from tests.certificates.node_folder import NodeFolder
 from tests.conftest import free_base_port

@@ -32,7 +32,7 @@ from crdtstream.metrics.stalls import (
 )
 from crdtstream.region.opening import FolderState
 from crdtstream.region.staleness import LagAction
-from crdtstream.settings import make_settings
+from crdtstream.settings.node_settings import make_settings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
 from tests.certificates.making import DAY, NOW, make, make_authority

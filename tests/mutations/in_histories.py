@@ -45,7 +45,7 @@ HISTORIES: Final = (
     ),
     Mutation(
         "clones-are-salvaged-under-one-name",
-        "crdtstream/salvage.py",
+        "crdtstream/upkeep/salvage.py",
         """        clone = "" if self.clone is None else""",
         """        clone = "" if self.clone is not None or True else""",
         ("tests/upkeep/test_removed.py::test_entries_of_several_clones_are_appended_once_each",),

@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from crdtstream.cli.rladmin import app as rladmin
 from crdtstream.cli.start import program
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.conftest import ROOT
 from tests.planted.planting import BUGS, NODE_BUGS
 from tests.planted.program import main

@@ -17,7 +17,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.engine.agenda import SYNC_SECONDS
 from crdtstream.engine.engine import Engine
 from crdtstream.query.service import QueryService
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import Fsync
 from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb

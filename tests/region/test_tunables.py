@@ -1,7 +1,7 @@
 """Tunables: settings that change while a node runs."""
 
 from crdtstream.region.tuning import tunables_of
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.harness.driven import make_region
 
 

@@ -27,10 +27,9 @@ from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import Database, Waiting
 from crdtstream.database.session import Session
 from crdtstream.engine.engine import Engine
-from crdtstream.engine.machine import random_uid, wall_clock
+from crdtstream.machine.inputs import random_uid, wall_clock
 from crdtstream.node.rights import RIGHTS
 from crdtstream.node.trust import follow_authorities
-from crdtstream.passwords import password_mark
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
@@ -44,7 +43,8 @@ from crdtstream.replication.membership_client import Courier
 from crdtstream.replication.membership_server import MembershipService
 from crdtstream.replication.puller import Pullers
 from crdtstream.replication.server import ReplicationService
-from crdtstream.settings import NodeSettings
+from crdtstream.secrets.password_marks import password_mark
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import Fsync, Log, MemoryLog
 from crdtstream.store.replay import replay_log
 from crdtstream.v1 import membership_pb2_grpc, replication_pb2_grpc

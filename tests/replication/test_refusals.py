@@ -8,8 +8,8 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from crdtstream.passwords import METADATA_KEY, password_mark
 from crdtstream.region.links.messages import PROTOCOL_VERSION
+from crdtstream.secrets.password_marks import METADATA_KEY, password_mark
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.patience import until

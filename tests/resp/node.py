@@ -16,7 +16,7 @@ from crdtstream.certificates.watching import Certificates
 from crdtstream.core.effects import Record
 from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import Limits, NodeSettings
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region

@@ -23,12 +23,12 @@ from redis.retry import Retry
 from structlog.testing import capture_logs
 
 from crdtstream.access.slowing import FREE_MAX, WAIT_SECONDS_MAX, WAIT_SECONDS_MIN
-from crdtstream.aclfiles import EPOCH_MAX, FILE_BYTES_MAX, Fault
 from crdtstream.database.acl.lines import NOTHING_CHANGED
 from crdtstream.database.acl.selectors import EVERYTHING, key_pattern
 from crdtstream.database.acl.users import Users
 from crdtstream.resp.accounts import Accounts, AccountsError, hash_of
-from crdtstream.settings import NodeSettings
+from crdtstream.secrets.aclfiles import EPOCH_MAX, FILE_BYTES_MAX, Fault
+from crdtstream.settings.node_settings import NodeSettings
 from tests.patience import seconds
 from tests.resp.node import Node, RawClient, request, running
 

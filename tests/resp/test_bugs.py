@@ -13,7 +13,7 @@ from crdtstream.core.ids import ID_MIN, Millis
 from crdtstream.core.replica import Replica
 from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
 from tests.patience import seconds

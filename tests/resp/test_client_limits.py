@@ -18,7 +18,7 @@ from crdtstream.resp.clients.output_limits import (
     OutputLimits,
     UnreadBound,
 )
-from crdtstream.settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import Limits, NodeSettings
 from tests.patience import wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 

@@ -12,7 +12,7 @@ import structlog
 
 from crdtstream.region.checkpointing import refusal_of_log_bytes
 from crdtstream.resp.commands.server.rewriting import RewriteError, rewrite_file, with_values
-from crdtstream.settings import load_settings
+from crdtstream.settings.node_settings import load_settings
 from tests.resp.node import Node, running
 
 # --- GET and SET --------------------------------------------------------------------------------

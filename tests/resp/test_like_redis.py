@@ -14,7 +14,7 @@ import hiredis
 import pytest
 
 from crdtstream.core.ids import IdMode
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.conftest import require
 from tests.like_redis import oracles
 from tests.resp.node import Node, request, running

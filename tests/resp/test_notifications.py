@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from redis import Redis
 
-from crdtstream.settings import SettingsError, load_settings
+from crdtstream.settings.node_settings import SettingsError, load_settings
 from tests.patience import seconds, wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 

@@ -16,8 +16,8 @@ from crdtstream.cli.spark_options import JobReach, moment_ms
 from crdtstream.cli.start import program
 from crdtstream.command_line.reach import ADMIN_VARIABLE, PASSWORD_VARIABLE, LoginOptions, Reach
 from crdtstream.core.ids import RegionId
-from crdtstream.local_certificates import make_certificates, operator_paths
-from crdtstream.local_regions import CERTIFICATES_FOLDER, layout, settings_text
+from crdtstream.local.certificates import make_certificates, operator_paths
+from crdtstream.local.regions import CERTIFICATES_FOLDER, layout, settings_text
 from tests.live.cluster import Cluster
 from tests.spark.conftest import TEST_CONF, nodes_of, require_spark
 

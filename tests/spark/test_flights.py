@@ -11,7 +11,7 @@ from crdtstream.demo import flights
 from crdtstream.demo.flights import Delays, Flights, Outcome, _run_together, _Writing
 from crdtstream.demo.flights_report import show
 from crdtstream.demo.weather import DemoError, Region
-from crdtstream.local_regions import LocalRegions
+from crdtstream.local.regions import LocalRegions
 from crdtstream.spark.vectors import Vector
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.engine.folder import write_change
 from crdtstream.query.append_rows import append_numbered, checked_rows
 from crdtstream.region.ready import StoreMembership
-from crdtstream.salvage import Clone, Salvage, Salvaged
 from crdtstream.spark.connecting import StaleAppendError
 from crdtstream.spark.nodes import Nodes
 from crdtstream.store.log import Fsync
@@ -28,6 +27,7 @@ from crdtstream.upkeep.counting import Beyond
 from crdtstream.upkeep.membership import own_member
 from crdtstream.upkeep.purge import purge, removed_region
 from crdtstream.upkeep.reading import UpkeepError, locked
+from crdtstream.upkeep.salvage import Clone, Salvage, Salvaged
 from crdtstream.upkeep.stranded import Stranded, stranded_in
 from tests.harness.regions import Node
 from tests.membership.world import adopted, instance, removal

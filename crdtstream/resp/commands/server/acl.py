@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from crdtstream.aclfiles import PushError
 from crdtstream.commands.arguments import as_sent, integer
 from crdtstream.commands.command import documented
 from crdtstream.commands.reply import OK, CommandError, Double, Reply, RespMap, RespSet
@@ -24,6 +23,7 @@ from crdtstream.database.listening import Kind
 from crdtstream.database.session import RunSessionCommand, Session, SessionCommand
 from crdtstream.resp.accounts import Accounts, AccountsError
 from crdtstream.resp.clients.connection import Connection
+from crdtstream.secrets.aclfiles import PushError
 
 HELP: Final = (
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -42,7 +42,7 @@ from crdtstream.resp.commands.server.memory import (
 from crdtstream.resp.commands.server.node import applied_effects
 from crdtstream.resp.commands.server.saving import SavingCommands
 from crdtstream.resp.transport.ports import PLAIN, TLS, ClientPorts
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 
 Fields: TypeAlias = dict[str, int | str]
 

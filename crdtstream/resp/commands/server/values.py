@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from crdtstream.commands.arguments import I64_MAX, parse_i64
 from crdtstream.core.sizes import parse_memory
-from crdtstream.open_files import allow_clients
+from crdtstream.machine.open_files import allow_clients
 from crdtstream.resp.clients.memory_bound import PERCENT_MAX, MemoryBound, parse_bound
 from crdtstream.resp.clients.output_limits import OutputLimitError, OutputLimits
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.private_files import others_may_enter, private_files
+from crdtstream.secrets.private_files import others_may_enter, private_files
 from crdtstream.store.folder_lock import lock_folder
 
 

@@ -35,7 +35,7 @@ from crdtstream.certificates.options import TlsOptionError, TlsOptions
 from crdtstream.core.ids import REGION_MAX
 from crdtstream.core.notifications import parse_classes
 from crdtstream.core.redis_version import DEFAULT, WANTED, parse_redis_version
-from crdtstream.secret_files import SecretError, read_secret
+from crdtstream.secrets.secret_files import SecretError, read_secret
 
 FAILPOINT_PATTERN: Final = r"^([a-z.-]+(:[0-9]{1,9}(-[0-9]{1,9})?)?( refused)?)?$"
 MEMORY_BOUND_PATTERN: Final = r"^([0-9]{1,18}[kmgKMG]?[bB]?|100%|[0-9]{1,2}%)$"

@@ -4,7 +4,7 @@
         region-1.toml       settings, written at each start; what CONFIG REWRITE added is kept
         region-1/           the region's log: all that it has acknowledged
         region-1.database   names its database; it outlives the folder
-        certificates/       if they speak TLS (``local_certificates.py``)
+        certificates/       if they speak TLS (``certificates.py``)
         region-1.log        what the process prints
         lock                held while they run: one program at a time
 
@@ -35,7 +35,7 @@ from crdtstream.access.basic import NO_LOGIN, Login
 from crdtstream.admin.client import AdminClient, AdminError, channel_to
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.core.member_changes import TOKEN_BYTES
-from crdtstream.settings import (
+from crdtstream.settings.node_settings import (
     DATABASE_ID_DEFAULT,
     ENV_PREFIX,
     GRPC_PORT_BASE,
@@ -58,7 +58,7 @@ QUICK_TO_CONNECT: Final = (
 LOG_LINES_SHOWN: Final = 15
 # A join that is stopped in the middle may go on later.
 TOKEN_SECONDS: Final = 86_400.0
-# The folder of certificates within the folder of the regions (``local_certificates.py``).
+# The folder of certificates within the folder of the regions (``certificates.py``).
 CERTIFICATES_FOLDER: Final = "certificates"
 # Settings that differ between regions must not come to all of them from the environment.
 _OWN_VARIABLES: Final = (
@@ -318,7 +318,7 @@ class LocalRegions:
         """
         # Here, not above: regions without TLS start faster without it.
         from crdtstream.certificates.errors import CertificateError
-        from crdtstream.local_certificates import make_certificates, operator_certificates
+        from crdtstream.local.certificates import make_certificates, operator_certificates
 
         regions = [own.region for own in self.regions]
         try:
@@ -365,7 +365,7 @@ class LocalRegions:
         return True
 
     def _tls_settings(self, region: RegionId) -> Settings:
-        from crdtstream.local_certificates import settings_of
+        from crdtstream.local.certificates import settings_of
 
         return settings_of(self._certificates_folder, region)
 
@@ -374,7 +374,7 @@ class LocalRegions:
         """Options of redis-cli that name a certificate; none without TLS."""
         if not self._tls:
             return []
-        from crdtstream.local_certificates import operator_paths
+        from crdtstream.local.certificates import operator_paths
 
         paths = operator_paths(self._certificates_folder)
         files = ["--cacert", paths.ca, "--cert", paths.certificate, "--key", paths.key]

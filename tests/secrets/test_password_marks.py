@@ -4,7 +4,12 @@ from collections import Counter
 
 import pytest
 
-from crdtstream.passwords import NO_PASSWORD, NOT_SAID, do_passwords_differ, password_mark
+from crdtstream.secrets.password_marks import (
+    NO_PASSWORD,
+    NOT_SAID,
+    do_passwords_differ,
+    password_mark,
+)
 
 
 def test_a_mark_fits_in_eight_bits_and_says_no_more() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.cli.log_lines import LineLogger
+from crdtstream.node.log_lines import LineLogger
 
 
 def test_lines_come_whole_and_in_order(tmp_path: Path) -> None:

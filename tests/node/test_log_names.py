@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from crdtstream.log_names import NAMES, UNNAMED, as_json, name_of
+from crdtstream.node.log_names import NAMES, UNNAMED, as_json, name_of
 from tests.live.cluster import Cluster
 
 

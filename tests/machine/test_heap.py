@@ -6,7 +6,7 @@ import sys
 MIB = 1 << 20
 # Lists by themselves are no small objects; one in fifty stays, so that hardly an arena is empty.
 PROGRAM = """
-from crdtstream.engine.heap import free_bytes, give_back_memory
+from crdtstream.machine.heap import free_bytes, give_back_memory
 give_back_memory()
 before = free_bytes()
 kept = [[n] for n in range(1_000_000)]

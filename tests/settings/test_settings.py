@@ -7,7 +7,7 @@ import pytest
 from crdtstream.region.checkpointing import LOG_BYTES_LEAST, refusal_of_log_bytes
 from crdtstream.region.staleness import LAG_EFFECTS_MAX_HIGHEST, LAG_MS_MAX_HIGHEST
 from crdtstream.region.tuning import LAG_EFFECTS, LAG_MS
-from crdtstream.settings import SettingsError, load_settings, make_settings
+from crdtstream.settings.node_settings import SettingsError, load_settings, make_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TLS = {

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.secret_files import SECRET_BYTES_MAX, SecretError, others_may_read, read_secret
+from crdtstream.secrets.secret_files import (
+    SECRET_BYTES_MAX,
+    SecretError,
+    others_may_read,
+    read_secret,
+)
 
 
 @pytest.mark.parametrize(

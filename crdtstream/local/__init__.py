@@ -1,0 +1,1 @@
+"""Regions for experiments, as processes of this machine, with certificates of their own."""

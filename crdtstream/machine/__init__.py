@@ -1,0 +1,1 @@
+"""The machine and the process: time, randomness, memory, open files."""

@@ -1,0 +1,1 @@
+"""Files that only their owner may read: passwords, users, folders; and marks of passwords."""

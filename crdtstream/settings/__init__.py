@@ -1,0 +1,1 @@
+"""Settings of a node at its start."""
