@@ -23,7 +23,7 @@ import redis
 
 from benchmarks.processes import machine
 from benchmarks.systems import regions
-from crdtstream.settings.node_settings import GRPC_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings.addresses import GRPC_PORT_BASE, RESP_PORT_BASE
 from crdtstream.spark.session import make_session
 
 if TYPE_CHECKING:

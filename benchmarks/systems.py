@@ -33,12 +33,8 @@ from crdtstream import compiled
 from crdtstream.core.ids import RegionId
 from crdtstream.local.certificates import make_certificates, settings_of
 from crdtstream.local.regions import LocalRegions, Settings
-from crdtstream.settings.node_settings import (
-    DATABASE_ID_DEFAULT,
-    GRPC_PORT_BASE,
-    HTTP_PORT_BASE,
-    RESP_PORT_BASE,
-)
+from crdtstream.settings.addresses import GRPC_PORT_BASE, HTTP_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings.node_settings import DATABASE_ID_DEFAULT
 
 TREE: Final = Path(__file__).resolve().parent.parent
 PORT_SHIFTS: Final = (0, GRPC_PORT_BASE - RESP_PORT_BASE, HTTP_PORT_BASE - RESP_PORT_BASE)

@@ -11,7 +11,8 @@ import yaml
 
 from crdtstream.database.acl.users import Users
 from crdtstream.resp.accounts import Accounts, AccountsError
-from crdtstream.settings.node_settings import NodeSettings, is_loopback, make_settings
+from crdtstream.settings.addresses import is_loopback
+from crdtstream.settings.node_settings import NodeSettings, make_settings
 from tests.conftest import ROOT, program
 from tests.live.closed import users
 

@@ -20,7 +20,8 @@ import yaml
 from crdtstream.access.basic import Login
 from crdtstream.certificates.names import parse_uri, region_dns_name
 from crdtstream.core.ids import RegionId
-from crdtstream.settings.node_settings import NodeSettings, is_loopback, make_settings
+from crdtstream.settings.addresses import is_loopback
+from crdtstream.settings.node_settings import NodeSettings, make_settings
 from tests.conftest import ROOT, program
 from tests.live.cluster import Cluster, cluster_of
 

@@ -20,7 +20,7 @@ from benchmarks.systems import (
     started,
 )
 from crdtstream.core.ids import RegionId
-from crdtstream.settings.node_settings import GRPC_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings.addresses import GRPC_PORT_BASE, RESP_PORT_BASE
 
 ENTRIES: Final = 10_000
 READ_COUNT: Final = 10

@@ -13,7 +13,7 @@ from crdtstream.command_line.exit import fail
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.printable import printable
 from crdtstream.command_line.reach import Reach
-from crdtstream.settings.node_settings import address_at
+from crdtstream.settings.addresses import address_at
 
 # Without any of these a browser would be one of the terminal, or none.
 DISPLAY_VARIABLES: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from crdtstream.command_line.exit import fail
 from crdtstream.local.regions import LocalRegions, LocalRegionsError
-from crdtstream.settings.node_settings import RESP_PORT_BASE
+from crdtstream.settings.addresses import RESP_PORT_BASE
 
 
 def demo(

@@ -29,7 +29,7 @@ from crdtstream.move.moving import Move, Outcome, Watcher
 from crdtstream.move.pages import shown
 from crdtstream.move.survey import Selection
 from crdtstream.secrets.secret_files import SecretError, read_secret
-from crdtstream.settings.node_settings import HOST_DEFAULT, RESP_PORT_BASE
+from crdtstream.settings.addresses import HOST_DEFAULT, RESP_PORT_BASE
 from crdtstream.upkeep.report import Progress as Shows
 
 Result = TypeVar("Result")

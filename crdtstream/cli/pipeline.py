@@ -31,7 +31,7 @@ from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.options import JsonOption
 from crdtstream.local.regions import LocalRegions, LocalRegionsError
-from crdtstream.settings.node_settings import RESP_PORT_BASE
+from crdtstream.settings.addresses import RESP_PORT_BASE
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

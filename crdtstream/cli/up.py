@@ -12,7 +12,7 @@ from crdtstream.cli.tables import new_table, print_table
 from crdtstream.command_line.exit import fail
 from crdtstream.command_line.stopping import stop_signals
 from crdtstream.local.regions import LocalRegions, LocalRegionsError
-from crdtstream.settings.node_settings import RESP_PORT_BASE
+from crdtstream.settings.addresses import RESP_PORT_BASE
 
 DIR_DEFAULT: Final = Path("crdtstream-data")
 WATCH_SECONDS: Final = 0.2

@@ -24,7 +24,7 @@ from crdtstream.command_line.exit import fail, refuse
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.local.regions import CERTIFICATES_FOLDER, admin_addresses, has_certificates
 from crdtstream.secrets.secret_files import SecretError, others_may_read, read_secret
-from crdtstream.settings.node_settings import GRPC_PORT_BASE, HOST_DEFAULT
+from crdtstream.settings.addresses import GRPC_PORT_BASE, HOST_DEFAULT
 
 if TYPE_CHECKING:
     from crdtstream.certificates.node_files import Paths

@@ -29,7 +29,8 @@ from crdtstream.access.logins import REASONS, Logins, Verdict
 from crdtstream.access.rights import Rights, may_see
 from crdtstream.console.layout import refusal_page
 from crdtstream.http.guard import header_of, verdict_of
-from crdtstream.settings.node_settings import NodeSettings, is_loopback
+from crdtstream.settings.addresses import is_loopback
+from crdtstream.settings.node_settings import NodeSettings
 
 # A host and a port.
 _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]+")

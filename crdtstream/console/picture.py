@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from crdtstream.admin.client import Survey, ends_of, lacking, link_state, vv_of
 from crdtstream.core.ids import RegionId
-from crdtstream.settings.node_settings import address_at
+from crdtstream.settings.addresses import address_at
 from crdtstream.v1 import admin_pb2 as pb
 
 _Status: TypeAlias = pb.MemberStatus.Status

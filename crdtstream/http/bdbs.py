@@ -26,7 +26,7 @@ from crdtstream.core.uid import shown_uid
 from crdtstream.http.answers import AskedWrongError, number, parameters, refusal
 from crdtstream.http.parts import HttpParts
 from crdtstream.region.links.link import LinkState
-from crdtstream.settings.node_settings import WILDCARDS, is_loopback
+from crdtstream.settings.addresses import WILDCARDS, is_loopback
 
 # One node, one database.
 BDB_UID: Final = 1

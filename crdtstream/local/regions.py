@@ -35,14 +35,13 @@ from crdtstream.access.basic import NO_LOGIN, Login
 from crdtstream.admin.client import AdminClient, AdminError, channel_to
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.core.member_changes import TOKEN_BYTES
-from crdtstream.settings.node_settings import (
-    DATABASE_ID_DEFAULT,
-    ENV_PREFIX,
+from crdtstream.settings.addresses import (
     GRPC_PORT_BASE,
     HOST_DEFAULT,
     HTTP_PORT_BASE,
     RESP_PORT_BASE,
 )
+from crdtstream.settings.node_settings import DATABASE_ID_DEFAULT, ENV_PREFIX
 from crdtstream.v1 import admin_pb2
 
 # Replaying a long log takes time; a node that is still replaying is waited for this long.

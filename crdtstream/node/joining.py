@@ -28,15 +28,13 @@ from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.replication.membership_client import CALL_SECONDS_MAX, called
 from crdtstream.secrets.private_files import FOLDER_MODE
 from crdtstream.secrets.secret_files import SecretError, read_secret
-from crdtstream.settings.node_settings import (
+from crdtstream.settings.addresses import (
     GRPC_PORT_BASE,
     HOST_DEFAULT,
     HTTP_PORT_BASE,
     RESP_PORT_BASE,
-    NodeSettings,
-    SettingsError,
-    make_settings,
 )
+from crdtstream.settings.node_settings import NodeSettings, SettingsError, make_settings
 from crdtstream.v1 import membership_pb2 as pb
 
 # The uid of a folder whose node has not begun yet.

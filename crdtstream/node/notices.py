@@ -9,7 +9,8 @@ import structlog
 from crdtstream.machine.open_files import FILES_SPARE, allow_clients
 from crdtstream.secrets.private_files import others_may_enter
 from crdtstream.secrets.secret_files import others_may_read
-from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings, is_loopback
+from crdtstream.settings.addresses import is_loopback
+from crdtstream.settings.node_settings import ENV_PREFIX, NodeSettings
 
 PASSWORD_VARIABLE: Final = f"{ENV_PREFIX}REQUIREPASS"
 

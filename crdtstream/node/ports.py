@@ -46,7 +46,9 @@ from crdtstream.replication.bootstrap_server import BootstrapService
 from crdtstream.replication.membership_server import MembershipService
 from crdtstream.replication.puller import FRAMING_BYTES_MAX
 from crdtstream.replication.server import ReplicationService
-from crdtstream.settings.node_settings import NodeSettings, QueryPort, endpoint, is_loopback
+from crdtstream.settings.addresses import endpoint, is_loopback
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import QueryPort
 from crdtstream.v1 import (
     admin_pb2_grpc,
     bootstrap_pb2_grpc,

@@ -28,7 +28,8 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.runtime import Runtime
 from crdtstream.resp.commands.server.memory import resident_bytes
 from crdtstream.resp.wire.encode import encode
-from crdtstream.settings.node_settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Limits
 from crdtstream.store.failpoints import Failpoints, parse_failpoint
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog

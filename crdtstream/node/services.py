@@ -43,7 +43,8 @@ from crdtstream.replication.server import ReplicationService
 from crdtstream.resp.commands.server.memory import buffered_bytes, resident_bytes
 from crdtstream.resp.server import RespServer
 from crdtstream.secrets.password_marks import password_mark
-from crdtstream.settings.node_settings import NodeSettings, is_loopback
+from crdtstream.settings.addresses import is_loopback
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.upkeep.cut import cut_of_folder
 
 

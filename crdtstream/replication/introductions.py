@@ -10,7 +10,8 @@ from crdtstream.core.member_changes import INSTANCE_BYTES, Adopted, Contact, Mem
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
 from crdtstream.replication.membership_client import introduced
-from crdtstream.settings.node_settings import NodeSettings, address_at, endpoint
+from crdtstream.settings.addresses import address_at, endpoint
+from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import membership_pb2 as pb
 
 KEPT_SECONDS: Final = Seconds(0.01, least=0.001)

@@ -15,7 +15,8 @@ from crdtstream.admin.health_reports import HealthReports
 from crdtstream.admin.region_reports import report_of
 from crdtstream.core.ids import RegionId
 from crdtstream.engine.engine import Engine
-from crdtstream.settings.node_settings import NodeSettings, Peer
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Peer
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import admin_pb2 as pb
 from crdtstream.v1 import admin_pb2_grpc as rpc

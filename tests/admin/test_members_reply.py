@@ -9,7 +9,8 @@ from crdtstream.admin.members import change_members, members_reply
 from crdtstream.core.ids import REGION_MAX
 from crdtstream.core.member_changes import MembersError
 from crdtstream.engine.engine import Engine
-from crdtstream.settings.node_settings import NodeSettings, Peer
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Peer
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import admin_pb2 as pb
 from tests.harness.driven import make_region

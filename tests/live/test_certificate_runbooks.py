@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from crdtstream.local.regions import LocalRegions
-from crdtstream.settings.node_settings import GRPC_PORT_BASE, RESP_PORT_BASE
+from crdtstream.settings.addresses import GRPC_PORT_BASE, RESP_PORT_BASE
 from tests.conftest import ROOT, VENV, free_base_port
 from tests.patience import LONG, seconds
 

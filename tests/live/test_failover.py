@@ -25,7 +25,7 @@ from redis.backoff import ConstantBackoff, NoBackoff
 from redis.retry import Retry
 from toxiproxy import Toxiproxy
 
-from crdtstream.settings.node_settings import Limits
+from crdtstream.settings.tables import Limits
 from crdtstream.v1 import admin_pb2 as pb
 from tests.certificates.making import make
 from tests.conftest import ROOT, free_base_port, program, require

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from crdtstream.settings.node_settings import RESP_PORT_BASE
+from crdtstream.settings.addresses import RESP_PORT_BASE
 from tests.conftest import ROOT, free_base_port, program
 from tests.live.test_quickstart import Shell, plain, shell_of
 from tests.patience import seconds

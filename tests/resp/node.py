@@ -16,7 +16,8 @@ from crdtstream.certificates.watching import Certificates
 from crdtstream.core.effects import Record
 from crdtstream.engine.engine import Engine
 from crdtstream.resp.server import RespServer
-from crdtstream.settings.node_settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Limits
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region

@@ -18,7 +18,8 @@ from crdtstream.resp.clients.output_limits import (
     OutputLimits,
     UnreadBound,
 )
-from crdtstream.settings.node_settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Limits
 from tests.patience import wait_until
 from tests.resp.node import Node, RawClient, request, running, settings
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from crdtstream.certificates.node_files import read_set
 from crdtstream.certificates.watching import Certificates
-from crdtstream.settings.node_settings import Limits, NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import Limits
 from tests import patience
 from tests.certificates.making import Made, make, make_authority
 from tests.certificates.node_folder import NodeFolder

@@ -191,7 +191,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ({"drill": {"failpoint": "checkpoint.put:"}}, "drill.failpoint: string should match"),
         (
             {"drill": {"failpoint": "checkpoint.put:3"}},
-            "refuses its writes, for rehearsals only; to have it on a node whose data nobody",
+            "refuses its writes, for rehearsals only; to have it on a node with disposable data",
         ),
         ({"drill": {"clock_offset_ms": 1 << 50}}, "drill.clock_offset_ms: input should be less"),
     ],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from crdtstream.resp.clients.output_limits import OutputLimit, OutputLimits
 from crdtstream.resp.wire.parser import RequestLimits
-from crdtstream.settings.node_settings import Limits
+from crdtstream.settings.tables import Limits
 
 
 @dataclass(frozen=True, slots=True)

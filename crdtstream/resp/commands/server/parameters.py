@@ -39,7 +39,8 @@ from crdtstream.resp.commands.server.values import (
     output_limits,
 )
 from crdtstream.resp.transport.ports import ClientPorts
-from crdtstream.settings.node_settings import I32_MAX, NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.settings.tables import I32_MAX
 
 # Redis's names of log levels, and ours.
 LOG_LEVELS: Final[Mapping[str, str]] = {
