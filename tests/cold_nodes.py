@@ -2,7 +2,7 @@
 
 from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import pack
 
 

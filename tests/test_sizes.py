@@ -54,7 +54,7 @@ NO_SIZES = {
         core.checkpoint.parts.NO_IMAGE core.checkpoint.parts.STAGED core.comparing.NO_BLOCK
         core.comparing.NO_REGION core.groups.mode.NOBODY
         core.groups.pel_chunk.NOBODY
-        core.lanes.header.VERSION core.lanes.node.NO_EPOCH core.lanes.residency._WARM
+        core.lanes.header.VERSION core.lanes.macro_node.CLOSED core.lanes.residency._WARM
         core.wire.local_codec.UNKNOWN commands.keys.dumping.VERSION
         commands.keys.dumping._ORIGIN commands.keys.dumping._NEVER commands.keys.expiry.NO_KEY
         commands.keys.expiry.NO_DEADLINE commands.keys.expiry._EPOCH
@@ -171,7 +171,7 @@ NO_SIZES = {
         region.room.BOUND_BYTES_MAX
         region.staleness.LAG_MS_MAX_HIGHEST region.staleness.LAG_EFFECTS_MAX_HIGHEST
         region.tuning.LATENCY_MS_MAX_HIGHEST region.tuning.SECONDS_MAX
-        resp.commands.server.node.SLEEP_SECONDS_MAX
+        resp.commands.server.about_node.SLEEP_SECONDS_MAX
     """,
     "how often within another time; that one is drawn, or a setting": """
         region.freshness.QUIET_HEARTBEATS region.links.acks.ACKS_WITHIN_SILENCE

@@ -12,7 +12,7 @@ from crdtstream.command_line.groups import with_groups
 from crdtstream.command_line.reach import ReachOne
 from crdtstream.secrets.private_files import private_files
 from crdtstream.upkeep.backup import check_free, write_backup
-from crdtstream.upkeep.reading import UpkeepError
+from crdtstream.upkeep.folder_reading import UpkeepError
 
 
 @with_groups

@@ -8,8 +8,8 @@ import typer
 
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.command_line.options import JsonOption, YesOption
+from crdtstream.upkeep.folder_reading import UpkeepError
 from crdtstream.upkeep.purge import purge, removed_region
-from crdtstream.upkeep.reading import UpkeepError
 
 
 def purge_instance(

@@ -22,7 +22,7 @@ from crdtstream.core.clock import format_vv
 from crdtstream.core.comparing import PartKind
 from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.upkeep.backup import check_free, write_backup
-from crdtstream.upkeep.reading import UpkeepError
+from crdtstream.upkeep.folder_reading import UpkeepError
 from crdtstream.v1 import admin_pb2 as pb
 
 # Longest comparison of a changing key, before and after the repair.

@@ -32,8 +32,8 @@ from crdtstream.upkeep.counting import (
     beyond_of,
     count_of,
 )
+from crdtstream.upkeep.folder_reading import Identity, UpkeepError, locked, log_file
 from crdtstream.upkeep.membership import kept_members
-from crdtstream.upkeep.reading import Identity, UpkeepError, locked, log_file
 from crdtstream.upkeep.state import folder_state
 from crdtstream.upkeep.stranded import stranded_in
 from crdtstream.v1 import admin_pb2 as pb

@@ -10,7 +10,7 @@ import typer
 
 from crdtstream.command_line.exit import fail, refuse
 from crdtstream.upkeep.dump import Part, dump_folder
-from crdtstream.upkeep.reading import UpkeepError
+from crdtstream.upkeep.folder_reading import UpkeepError
 
 
 def dump(

@@ -157,8 +157,8 @@ def _joined(
 
 def _check_has_joined(folder: Path) -> None:
     """Ends the program if a folder that is not empty is of a region that did not join."""
+    from crdtstream.upkeep.folder_reading import UpkeepError, locked, log_file
     from crdtstream.upkeep.membership import own_member
-    from crdtstream.upkeep.reading import UpkeepError, locked, log_file
 
     try:
         log_file(folder)

@@ -18,8 +18,8 @@ from crdtstream.settings.node_settings import (
     SettingsError,
     load_settings,
 )
+from crdtstream.upkeep.folder_reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.manifest import Manifest
-from crdtstream.upkeep.reading import DamagedBackupError, UpkeepError
 from crdtstream.upkeep.restore import check_backup, check_target, restore_as_new
 from crdtstream.upkeep.restore import restore as restore_folder
 

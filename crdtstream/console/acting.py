@@ -37,9 +37,9 @@ from crdtstream.console.actions import (
     values_of,
 )
 from crdtstream.console.asked import QUERY_BYTES_MAX, AskedForError, no_right_to_act
+from crdtstream.console.console_sources import ConsoleSources
 from crdtstream.console.guard import STILL_MAY, rights_of
 from crdtstream.console.outcomes import Joining, Outcome, Outcomes, OutcomesFullError, Secret, State
-from crdtstream.console.parts import ConsoleParts
 from crdtstream.console.plans import Planner
 from crdtstream.console.proofs import ProofError, Proofs
 from crdtstream.core.size import Seconds, Size
@@ -70,11 +70,11 @@ class Acting:
         on_acted: called when an action has ended.
     """
 
-    def __init__(self, parts: ConsoleParts, still: Still, on_acted: Callable[[], None]) -> None:
-        self._parts = parts
+    def __init__(self, sources: ConsoleSources, still: Still, on_acted: Callable[[], None]) -> None:
+        self._sources = sources
         self._still = still
         self._on_acted = on_acted
-        self._planner = Planner(parts.engine, parts.operating)
+        self._planner = Planner(sources.engine, sources.operating)
         self._proofs = Proofs()
         self._outcomes = Outcomes()
 
@@ -103,14 +103,14 @@ class Acting:
     def _is_paused(self, given: Given) -> bool:
         action = _action("pause", given)
         assert isinstance(action, SetLink)
-        links = self._parts.status().links
+        links = self._sources.status().links
         return any(one.peer == action.peer and one.paused for one in links)
 
     async def _ask_for_value(self, request: Request, given: Given) -> Response:
         parameter = b"".join(given.get("parameter", ())).decode("latin-1")
         if not may_operate(rights_of(request)):
             raise await self._no_operator(request)
-        for one in self._parts.status().tunables:
+        for one in self._sources.status().tunables:
             if one.name == parameter and one.allowed:
                 # One text that is not the value says what it must be.
                 is_choice = len(one.allowed) > 1 or one.allowed[0] == one.value
@@ -138,7 +138,7 @@ class Acting:
         """Consumers of a group, for users who may see them."""
         if not rights_of(request).may_call([b"xinfo", b"consumers", claim.key, claim.group]):
             return ()
-        stream = self._parts.engine.region.replica.stream(claim.key)
+        stream = self._sources.engine.region.replica.stream(claim.key)
         group = None if stream is None else stream.groups.get(claim.group)
         return () if group is None else tuple(group.consumers)
 
@@ -174,7 +174,7 @@ class Acting:
 
     async def _begin(self, outcome: Outcome, action: Action, address: str) -> None:
         """Begin an action; it goes on when the browser has left."""
-        task = self._parts.begin(self._run(outcome, action, address))
+        task = self._sources.begin(self._run(outcome, action, address))
         await asyncio.wait([task], timeout=ACT_SECONDS.value)
 
     async def _run(self, outcome: Outcome, action: Action, address: str) -> None:
@@ -228,7 +228,7 @@ class Acting:
     def _joining(self, region: int) -> Joining:
         """The state of an added region."""
         statuses = pb.MemberStatus.Status
-        known = {one.region: one.status for one in self._parts.members().members}
+        known = {one.region: one.status for one in self._sources.members().members}
         match known.get(region, statuses.JOINING):
             case statuses.JOINING:
                 return Joining.AWAITED
@@ -251,7 +251,7 @@ class Acting:
         raise await self._no_operator(request)
 
     async def _no_operator(self, request: Request) -> AskedForError:
-        await verdict_of(request.scope, self._parts.logins, administers)
+        await verdict_of(request.scope, self._sources.logins, administers)
         return AskedForError(
             403,
             "No right",

@@ -30,18 +30,7 @@ from crdtstream.console.asked import (
     unreadable,
 )
 from crdtstream.console.assets import Assets
-from crdtstream.console.feed import Feed, View
-from crdtstream.console.guard import STILL_MAY, ConsoleGuard, rights_of
-from crdtstream.console.layout import Frame, page, problem_page
-from crdtstream.console.live import LiveResponse
-from crdtstream.console.parts import ConsoleParts
-from crdtstream.console.pending import (
-    may_see_consumers,
-    may_see_pending,
-    read_consumers,
-    read_pending,
-)
-from crdtstream.console.reading import (
+from crdtstream.console.bounded_reading import (
     group_facts,
     may_ask_why,
     may_read,
@@ -51,6 +40,17 @@ from crdtstream.console.reading import (
     read_history,
     read_keys,
     stream_facts,
+)
+from crdtstream.console.console_sources import ConsoleSources
+from crdtstream.console.feed import Feed, View
+from crdtstream.console.guard import STILL_MAY, ConsoleGuard, rights_of
+from crdtstream.console.layout import Frame, page, problem_page
+from crdtstream.console.live import LiveResponse
+from crdtstream.console.pending import (
+    may_see_consumers,
+    may_see_pending,
+    read_consumers,
+    read_pending,
 )
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, format_id, make_id
 from crdtstream.core.keyspace.stream import Stream
@@ -62,10 +62,10 @@ MS_PER_SECOND: Final = 1_000
 CURSOR_DIGITS_MAX: Final = 20
 
 
-def make_console(parts: ConsoleParts) -> ASGIApp:
+def make_console(sources: ConsoleSources) -> ASGIApp:
     """The console of a node."""
     assets = Assets()
-    console = Console(parts, Feed(parts, assets=assets.digest), assets)
+    console = Console(sources, Feed(sources, assets=assets.digest), assets)
     return Starlette(
         routes=[
             Route("/", console.overview, methods=["GET"]),
@@ -81,7 +81,7 @@ def make_console(parts: ConsoleParts) -> ASGIApp:
             Route("/console/live", console.live, methods=["GET"]),
             Route("/console/static/{name}", console.static, methods=["GET"]),
         ],
-        middleware=[Middleware(ConsoleGuard, parts.logins, parts.settings)],
+        middleware=[Middleware(ConsoleGuard, sources.logins, sources.settings)],
         exception_handlers={AskedForError: _asked_for, 404: _not_found, 405: _read_only},
     )
 
@@ -93,12 +93,12 @@ class Console:
         acting: the pages of actions.
     """
 
-    def __init__(self, parts: ConsoleParts, feed: Feed, assets: Assets) -> None:
-        self._parts = parts
+    def __init__(self, sources: ConsoleSources, feed: Feed, assets: Assets) -> None:
+        self._sources = sources
         self._feed = feed
         self._assets = assets
-        self._replica = parts.engine.region.replica
-        self.acting = Acting(parts, self._still, on_acted=feed.note_action)
+        self._replica = sources.engine.region.replica
+        self.acting = Acting(sources, self._still, on_acted=feed.note_action)
         # Searches take turns of the loop, so many at once would leave none to clients.
         self._searching = asyncio.Lock()
 
@@ -119,9 +119,9 @@ class Console:
         content = figure_pages.node(
             view,
             self._feed.curve,
-            self._parts.engine.region.database.statistics.used(),
-            self._parts.slow_commands() if may_see_slow else None,
-            now_s=self._parts.engine.now() // MS_PER_SECOND,
+            self._sources.engine.region.database.statistics.used(),
+            self._sources.slow_commands() if may_see_slow else None,
+            now_s=self._sources.engine.now() // MS_PER_SECOND,
             may_operate=may_operate(rights_of(request)),
         )
         return self._live(view, "Node", content)
@@ -148,12 +148,12 @@ class Console:
                 "Search for the beginning of the key, with * behind it.",
             )
         cursor = _cursor(asked.get("cursor", b"0"))
-        rights, now = rights_of(request), self._parts.engine.now()
+        rights, now = rights_of(request), self._sources.engine.now()
         async with self._searching:
             found = await read_keys(self._replica, rights, cursor=cursor, pattern=pattern, now=now)
         most: list[Child] = []
         if not pattern and not cursor:
-            walked = await self._parts.walk()
+            walked = await self._sources.walk()
             if walked is not None:
                 most = stream_pages.most(
                     walked, partial(may_read, rights), partial(may_see_pending, rights)
@@ -177,7 +177,7 @@ class Console:
             up_to = min(up_to, make_id(time_of(at), U64_MAX))
         if not may_read(rights, key):
             raise no_right(request, [b"xinfo", b"stream", key])
-        parts, now = self._parts, self._parts.engine.now()
+        sources, now = self._sources, self._sources.engine.now()
         found = self._replica.stream(key)
         if found is None:
             raise no_stream()
@@ -185,10 +185,10 @@ class Console:
         entries = None
         try:
             if may_read_entries(rights, key):
-                entries = await parts.engine.read(
+                entries = await sources.engine.read(
                     lambda: read_entries(self._there(key), up_to=up_to)
                 )
-            groups = await parts.engine.read(
+            groups = await sources.engine.read(
                 lambda: group_facts(self._replica.region, self._there(key))
             )
         except UnreadableError as error:
@@ -216,9 +216,9 @@ class Console:
         key, entry_id = asked.get("key", b""), id_of(asked.get("id", b""))
         if not may_ask_why(rights_of(request), key, entry_id):
             raise no_right(request, [b"crdt.why", key, format_id(entry_id)])
-        now = self._parts.engine.now()
+        now = self._sources.engine.now()
         try:
-            found = await self._parts.engine.read(
+            found = await self._sources.engine.read(
                 lambda: read_history(self._replica, key, entry_id, now)
             )
         except CommandError:
@@ -228,7 +228,7 @@ class Console:
         entries = None
         if may_read_entries(rights_of(request), key):
             try:
-                entries = await self._parts.engine.read(
+                entries = await self._sources.engine.read(
                     lambda: read_entry(self._there(key), entry_id)
                 )
             except UnreadableError as error:
@@ -245,7 +245,7 @@ class Console:
         group = self._there(key).groups.get(name)
         if group is None:
             raise no_group()
-        now = self._parts.engine.now()
+        now = self._sources.engine.now()
         content = pending_page.pending(
             key,
             name,
@@ -262,26 +262,26 @@ class Console:
 
     async def _progress(self, key: bytes, group: bytes) -> dict[int, pb.GroupProgress | str]:
         """By region the progress of a group, or the reason why it is not known."""
-        parts = self._parts
+        sources = self._sources
         try:
-            own = await parts.engine.read(lambda: group_progress(self._replica, key, group))
+            own = await sources.engine.read(lambda: group_progress(self._replica, key, group))
         except UnreadableError as error:
             raise unreadable(error) from error
-        found = dict(await parts.group_progress(key, group))
+        found = dict(await sources.group_progress(key, group))
         if own is not None:
             found[self._replica.region] = own
         return found
 
     def _still(self, title: str, content: list[Child], tab: str) -> Response:
-        at = words.clock(self._parts.engine.now())
+        at = words.clock(self._sources.engine.now())
         return page(self._frame(None), title, *content, tab=tab, at=at)
 
     def _frame(self, view: View | None) -> Frame:
-        settings = self._parts.settings
+        settings = self._sources.settings
         return Frame(
             database=settings.database_id,
             region=settings.region,
-            version=self._parts.version,
+            version=self._sources.version,
             assets=self._assets.digest,
             shape="" if view is None else view.picture.shape,
         )

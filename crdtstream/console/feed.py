@@ -24,7 +24,7 @@ import structlog
 from crdtstream.console import words
 from crdtstream.console.attention import Notice, notices_of
 from crdtstream.console.cells import Cells, cells_of, changed, curves_of
-from crdtstream.console.parts import ConsoleParts
+from crdtstream.console.console_sources import ConsoleSources
 from crdtstream.console.picture import Picture, Rates, Sample, picture_of
 from crdtstream.core.size import Seconds, Size
 from crdtstream.v1 import admin_pb2 as pb
@@ -106,8 +106,8 @@ class Feed:
         assets: names the program's version of scripts and styles; a page with another one is old.
     """
 
-    def __init__(self, parts: ConsoleParts, *, assets: str) -> None:
-        self._parts = parts
+    def __init__(self, sources: ConsoleSources, *, assets: str) -> None:
+        self._sources = sources
         self._assets = assets
         self._rates = Rates()
         self._viewers: set[Viewer] = set()
@@ -205,9 +205,9 @@ class Feed:
             others.task = asyncio.create_task(self._asked())
 
     async def _asked(self) -> None:
-        before = self._parts.status()
+        before = self._sources.status()
         try:
-            self._others.answers = await self._parts.others()
+            self._others.answers = await self._sources.others()
             self._others.own_before = before
             self._others.good_until = _now() + ANSWERS_SECONDS.value
         finally:
@@ -216,10 +216,10 @@ class Feed:
 
     def _sample(self) -> None:
         """Have a new view, and tell all viewers what changed."""
-        parts, before = self._parts, self._view
-        own, others = parts.status(), self._others
+        sources, before = self._sources, self._view
+        own, others = sources.status(), self._others
         sample = Sample(
-            own, others.answers, others.own_before or own, parts.members(), parts.node()
+            own, others.answers, others.own_before or own, sources.members(), sources.node()
         )
         view = View.of(picture_of(sample, self._rates))
         if _now() - self._sampled_at > CURVE_GAP_SECONDS.value:

@@ -6,6 +6,7 @@ from typing import Final
 from crdtstream.console import words
 from crdtstream.console.action_pages import ACT, act_path
 from crdtstream.console.cells import Cells
+from crdtstream.console.console_sources import SlowCommand
 from crdtstream.console.feed import View
 from crdtstream.console.layout import (
     Column,
@@ -19,7 +20,6 @@ from crdtstream.console.layout import (
     table,
 )
 from crdtstream.console.map import region_map
-from crdtstream.console.parts import SlowCommand
 from crdtstream.console.picture import LinkView, RegionView
 from crdtstream.database.statistics import CallStatistics
 from crdtstream.page.markup import Child, Markup, element

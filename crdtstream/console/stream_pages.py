@@ -8,9 +8,7 @@ from urllib.parse import urlencode
 from crdtstream.console import words
 from crdtstream.console.action_pages import pending_path
 from crdtstream.console.asked import NO_RIGHT, NO_RIGHT_ADVICE
-from crdtstream.console.figure_pages import facts_list
-from crdtstream.console.layout import Column, bar, problem, region_mark, section, table
-from crdtstream.console.reading import (
+from crdtstream.console.bounded_reading import (
     GROUPS_SHOWN,
     KEYS_LOOKED_AT,
     Entry,
@@ -19,6 +17,8 @@ from crdtstream.console.reading import (
     KeyPage,
     StreamFacts,
 )
+from crdtstream.console.figure_pages import facts_list
+from crdtstream.console.layout import Column, bar, problem, region_mark, section, table
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id, id_ms
 from crdtstream.metrics.walk import Found
 from crdtstream.page.markup import Child, Markup, element

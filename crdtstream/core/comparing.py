@@ -46,7 +46,7 @@ from crdtstream.core.lanes.blocks import (
     short_pieces,
 )
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
 from crdtstream.core.membership.members import Members
 from crdtstream.core.size import Size

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from crdtstream.core.clock import format_vv
+from crdtstream.upkeep.folder_reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.fsck import check_folder
-from crdtstream.upkeep.reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.report import Progress
 
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeVar
 
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Cut, Image
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine.backoff import Backoff
 from crdtstream.engine.cutting import CUT_RECORDS_MIN, cut_log

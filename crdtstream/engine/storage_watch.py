@@ -10,7 +10,7 @@ The size of macro nodes is known at any time if something counts it (``node_byte
 the state is added up by a walk over the keys, in slices.
 
 What the system counts beyond all that is mostly free memory within the process, where something was
-removed or was put together (``heap.py``): the C library returns it when it is told to.  What
+removed or was put together (``machine/heap.py``): the C library returns it when told to.  What
 Python's allocator keeps for the next objects is *free*, and not used.  All else is ``overhead``:
 what the C library cannot return, the store's page caches, stacks of threads.
 

@@ -11,11 +11,11 @@ from crdtstream.http import bdbs, console, crdbs, health, metrics
 from crdtstream.http.answers import AskedWrongError, asked_wrong, not_allowed, not_found
 from crdtstream.http.bodies import BodyBound
 from crdtstream.http.guard import PageGuard
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.http.targets import PlainTargets
 
 # One for each module with pages.
-PAGES: Final[tuple[Callable[[HttpParts], list[Route]], ...]] = (
+PAGES: Final[tuple[Callable[[PageSources], list[Route]], ...]] = (
     health.routes,
     bdbs.routes,
     crdbs.routes,
@@ -24,11 +24,11 @@ PAGES: Final[tuple[Callable[[HttpParts], list[Route]], ...]] = (
 )
 
 
-def make_app(parts: HttpParts) -> Starlette:
+def make_app(sources: PageSources) -> Starlette:
     """The pages of one node."""
-    logins = parts.logins
+    logins = sources.logins
     return Starlette(
-        routes=[route for routes in PAGES for route in routes(parts)],
+        routes=[route for routes in PAGES for route in routes(sources)],
         middleware=[
             Middleware(PlainTargets),
             Middleware(BodyBound),
@@ -39,8 +39,8 @@ def make_app(parts: HttpParts) -> Starlette:
                     Middleware(
                         PageGuard,
                         logins,
-                        metrics_name_keys=parts.settings.limits.metrics_names_max > 0,
-                        has_console=parts.make_console is not None,
+                        metrics_name_keys=sources.settings.limits.metrics_names_max > 0,
+                        has_console=sources.make_console is not None,
                     )
                 ]
             ),

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from crdtstream.core.uid import shown_uid
 from crdtstream.http.answers import AskedWrongError, number, parameters, refusal
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.region.links.link import LinkState
 from crdtstream.settings.addresses import WILDCARDS, is_loopback
 
@@ -44,9 +44,9 @@ AOF_POLICIES: Final = {
 }
 
 
-def routes(parts: HttpParts) -> list[Route]:
+def routes(sources: PageSources) -> list[Route]:
     """These pages, for one node."""
-    pages = BdbPages(parts)
+    pages = BdbPages(sources)
     return [
         Route("/v1/bdbs", pages.bdbs, methods=["GET"]),
         Route("/v1/bdbs/{uid}", pages.bdb, methods=["GET"]),
@@ -69,10 +69,10 @@ class Unavailable(NamedTuple):
 class BdbPages:
     """The pages of one node."""
 
-    def __init__(self, parts: HttpParts) -> None:
-        self._settings = parts.settings
-        self._region = parts.engine.region
-        self._version = parts.version
+    def __init__(self, sources: PageSources) -> None:
+        self._settings = sources.settings
+        self._region = sources.engine.region
+        self._version = sources.version
 
     async def bdbs(self, request: Request) -> Response:
         wanted = parameters(request, FIELDS)

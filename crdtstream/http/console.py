@@ -8,22 +8,22 @@ import asyncio
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 
 
-def routes(parts: HttpParts) -> list[Route]:
+def routes(sources: PageSources) -> list[Route]:
     """All pages of the console, for one node."""
-    if parts.make_console is None:
+    if sources.make_console is None:
         return []
-    loaded = _Loaded(parts)
+    loaded = _Loaded(sources)
     return [Route("/", loaded), Route("/console/{page:path}", loaded)]
 
 
 class _Loaded:
     """The console, made at the first request for it."""
 
-    def __init__(self, parts: HttpParts) -> None:
-        self._parts = parts
+    def __init__(self, sources: PageSources) -> None:
+        self._sources = sources
         self._console: ASGIApp | None = None
         self._loading = asyncio.Lock()
 
@@ -31,6 +31,6 @@ class _Loaded:
         if self._console is None:
             async with self._loading:
                 if self._console is None:
-                    assert self._parts.make_console is not None, "there are no routes without it"
-                    self._console = await asyncio.to_thread(self._parts.make_console)
+                    assert self._sources.make_console is not None, "there are no routes without it"
+                    self._console = await asyncio.to_thread(self._sources.make_console)
         await self._console(scope, receive, send)

@@ -22,15 +22,15 @@ from crdtstream.core.membership.members import Status
 from crdtstream.core.uid import shown_uid
 from crdtstream.http.answers import number, parameters, refusal
 from crdtstream.http.bdbs import AOF_POLICIES, BDB_UID
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 
 INSTANCE_ID: Final = "instance_id"
 GUID_SHOWN_MAX: Final = 64
 
 
-def routes(parts: HttpParts) -> list[Route]:
+def routes(sources: PageSources) -> list[Route]:
     """These pages, for one node."""
-    pages = CrdbPages(parts)
+    pages = CrdbPages(sources)
     return [
         Route("/v1/crdbs", pages.crdbs, methods=["GET"]),
         Route("/v1/crdbs/{guid}", pages.crdb, methods=["GET"]),
@@ -41,10 +41,10 @@ def routes(parts: HttpParts) -> list[Route]:
 class CrdbPages:
     """The pages of one node."""
 
-    def __init__(self, parts: HttpParts) -> None:
-        self._settings = parts.settings
-        self._region = parts.engine.region
-        self._health_reports = parts.health_reports
+    def __init__(self, sources: PageSources) -> None:
+        self._settings = sources.settings
+        self._region = sources.engine.region
+        self._health_reports = sources.health_reports
 
     async def crdbs(self, request: Request) -> Response:
         parameters(request)

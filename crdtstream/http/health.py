@@ -18,12 +18,12 @@ from starlette.routing import Route
 
 from crdtstream.core.membership.members import Status
 from crdtstream.core.uid import shown_uid
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 
 
-def routes(parts: HttpParts) -> list[Route]:
+def routes(sources: PageSources) -> list[Route]:
     """These pages, for one node."""
-    pages = HealthPages(parts)
+    pages = HealthPages(sources)
     return [
         Route("/healthz", pages.healthz, methods=["GET"]),
         Route("/readyz", pages.readyz, methods=["GET"]),
@@ -34,9 +34,9 @@ def routes(parts: HttpParts) -> list[Route]:
 class HealthPages:
     """The pages of one node."""
 
-    def __init__(self, parts: HttpParts) -> None:
-        self._region = parts.engine.region
-        self._certificates = parts.certificates
+    def __init__(self, sources: PageSources) -> None:
+        self._region = sources.engine.region
+        self._certificates = sources.certificates
 
     async def healthz(self, _request: Request) -> JSONResponse:
         # An answer at all shows that the event loop turns.

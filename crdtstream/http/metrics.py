@@ -4,14 +4,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.metrics.page import CONTENT_TYPE
 
 
-def routes(parts: HttpParts) -> list[Route]:
+def routes(sources: PageSources) -> list[Route]:
     """This page, for one node."""
 
     async def metrics(_request: Request) -> Response:
-        return Response(await parts.metrics_text(), headers={"content-type": CONTENT_TYPE})
+        return Response(await sources.metrics_text(), headers={"content-type": CONTENT_TYPE})
 
     return [Route("/metrics", metrics, methods=["GET"])]

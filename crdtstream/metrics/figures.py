@@ -19,7 +19,7 @@ from crdtstream.core.clock import VersionVector, missing
 from crdtstream.database.statistics import CallStatistics
 from crdtstream.metrics import definitions as d
 from crdtstream.metrics.definitions import Definition
-from crdtstream.metrics.parts import ClientFigures, MetricsParts
+from crdtstream.metrics.figure_sources import ClientFigures, FigureSources
 from crdtstream.metrics.stalls import StallWatch
 from crdtstream.metrics.walk import Found
 from crdtstream.region.bootstrap import CopyProgress, Phase
@@ -88,11 +88,11 @@ class Snapshot:
 class Figures:
     """The sources of one node."""
 
-    def __init__(self, parts: MetricsParts, stalls: StallWatch) -> None:
-        self._parts = parts
-        self._engine = parts.engine
-        self._region = parts.engine.region
-        self._replica = parts.engine.region.replica
+    def __init__(self, sources: FigureSources, stalls: StallWatch) -> None:
+        self._sources = sources
+        self._engine = sources.engine
+        self._region = sources.engine.region
+        self._replica = sources.engine.region.replica
         self._stalls = stalls
 
     def sources(self, snapshot: Snapshot) -> dict[Definition, Source]:
@@ -116,9 +116,9 @@ class Figures:
     # --- The node -------------------------------------------------------------------------------
 
     def _of_node(self) -> dict[Definition, Source]:
-        settings, stalls = self._parts.settings, self._stalls
+        settings, stalls = self._sources.settings, self._stalls
         answer_time = self._region.answer_time
-        about = (self._parts.version, platform.python_version(), settings.database_id)
+        about = (self._sources.version, platform.python_version(), settings.database_id)
         return {
             d.BUILD_INFO: lambda: [Sample(1, about)],
             d.WRITES_REFUSED: lambda: [
@@ -160,7 +160,7 @@ class Figures:
             d.CLIENTS_SUBSCRIBED: lambda: [Sample(channels.session_count)],
             d.CONNECTIONS: lambda: [Sample(clients.connections)],
             d.LOGINS_REFUSED: lambda: [
-                Sample(self._parts.logins.refused[door, verdict], (door.value, verdict.value))
+                Sample(self._sources.logins.refused[door, verdict], (door.value, verdict.value))
                 for door in Door
                 for verdict in (JUDGED if door is Door.RESP else REFUSED)
             ],
@@ -171,7 +171,7 @@ class Figures:
 
     def _of_certificates(self, clients: ClientFigures) -> dict[Definition, Source]:
         """None without certificates."""
-        certificates, callers = self._parts.certificates, self._parts.callers
+        certificates, callers = self._sources.certificates, self._sources.callers
         if certificates is None:
             return {}
         found: dict[Definition, Source] = {}

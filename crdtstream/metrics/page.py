@@ -16,8 +16,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from crdtstream.metrics.definitions import REGION, Definition
+from crdtstream.metrics.figure_sources import FigureSources
 from crdtstream.metrics.figures import Distribution, Figures, Sample, Snapshot, Source
-from crdtstream.metrics.parts import MetricsParts
 from crdtstream.metrics.stalls import StallWatch
 from crdtstream.metrics.walk import Walker
 
@@ -37,14 +37,14 @@ class MetricsPage:
         stalls, walker: to be run as tasks for as long as the page is served.
     """
 
-    def __init__(self, parts: MetricsParts) -> None:
-        self.stalls = StallWatch(on_wake=parts.engine.region.answer_time.note_wake)
+    def __init__(self, sources: FigureSources) -> None:
+        self.stalls = StallWatch(on_wake=sources.engine.region.answer_time.note_wake)
         self.walker = Walker(
-            parts.engine.region.replica, names_max=parts.settings.limits.metrics_names_max
+            sources.engine.region.replica, names_max=sources.settings.limits.metrics_names_max
         )
-        self._parts = parts
-        self._figures = Figures(parts, self.stalls)
-        self._region = str(parts.settings.region)
+        self._sources = sources
+        self._figures = Figures(sources, self.stalls)
+        self._region = str(sources.settings.region)
         self._process = ProcessCollector(registry=CollectorRegistry())
         self._scrape: asyncio.Task[bytes] | None = None
 
@@ -57,10 +57,10 @@ class MetricsPage:
         return await asyncio.shield(scrape)
 
     async def _write(self) -> bytes:
-        parts = self._parts
+        sources = self._sources
         found = await self.walker.fresh(WALK_WAIT_SECONDS)
         process = await asyncio.to_thread(self._look_outside)
-        snapshot = Snapshot(parts.clients(), found, parts.log_bytes(), time.monotonic_ns())
+        snapshot = Snapshot(sources.clients(), found, sources.log_bytes(), time.monotonic_ns())
         chunks: list[bytes] = []
         ends = time.perf_counter_ns() + SLICE_NS
         for chunk in self._chunks(self._figures.sources(snapshot), process):

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp
 from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.admin.service import AdminService
 from crdtstream.admin.tunables import Tunables
+from crdtstream.metrics.figure_sources import FigureSources
 from crdtstream.metrics.page import MetricsPage
-from crdtstream.metrics.parts import MetricsParts
 from crdtstream.node.actions import Actions
 from crdtstream.region.staleness import LagState
 from crdtstream.resp.server import RespServer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def console_of(
-    measured: MetricsParts,
+    measured: FigureSources,
     *,
     admin: AdminService,
     tunables: Tunables,
@@ -43,12 +43,12 @@ def console_of(
         from crdtstream.admin.operating import Operating
         from crdtstream.admin.other_regions import OtherRegions
         from crdtstream.console.app import make_console
-        from crdtstream.console.parts import WALK_SECONDS_MAX, ConsoleParts
+        from crdtstream.console.console_sources import WALK_SECONDS_MAX, ConsoleSources
 
         engine, settings = measured.engine, measured.settings
         others = OtherRegions(engine, settings, calls)
         return make_console(
-            ConsoleParts(
+            ConsoleSources(
                 settings=settings,
                 engine=engine,
                 version=measured.version,
@@ -68,7 +68,7 @@ def console_of(
     return make
 
 
-def _figures(measured: MetricsParts) -> "NodeFigures":
+def _figures(measured: FigureSources) -> "NodeFigures":
     from crdtstream.console.picture import NodeFigures
 
     engine, clients, certificates = measured.engine, measured.clients(), measured.certificates

@@ -24,10 +24,10 @@ from crdtstream.engine.engine import Engine
 from crdtstream.engine.repairer import Repairer
 from crdtstream.engine.storage_watch import Measures, StorageWatch
 from crdtstream.http.app import make_app
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.machine.heap import free_bytes
+from crdtstream.metrics.figure_sources import ClientFigures, FigureSources
 from crdtstream.metrics.page import MetricsPage
-from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.node.actions import Actions
 from crdtstream.node.console import console_of
 from crdtstream.node.ports import GrpcServices
@@ -187,8 +187,8 @@ class Services:
             certificates=self.certificates,
         )
 
-    def _measured(self) -> MetricsParts:
-        return MetricsParts(
+    def _measured(self) -> FigureSources:
+        return FigureSources(
             settings=self._settings,
             engine=self._engine,
             version=self._version,
@@ -202,7 +202,7 @@ class Services:
     def _pages(self, tunables: Tunables, actions: Actions) -> Starlette:
         settings = self._settings
         return make_app(
-            HttpParts(
+            PageSources(
                 settings=settings,
                 engine=self._engine,
                 version=self._version,

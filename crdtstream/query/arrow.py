@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import id_ms, id_seq
-from crdtstream.core.lanes.reading import Columns, Rows
+from crdtstream.core.lanes.bulk_reading import Columns, Rows
 from crdtstream.core.lanes.slices import Slice
 
 ENTRIES: Final = pa.schema(

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, TypeAlias
 from crdtstream.commands.glob import compile_glob
 from crdtstream.core.clock import MutableVersionVector, VersionVector, join
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
+from crdtstream.core.lanes.bulk_reading import dot_numbers, ends
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.reading import dot_numbers, ends
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size

@@ -35,10 +35,10 @@ from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.histories import Point
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.bulk_reading import Columns, dot_range
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
-from crdtstream.core.lanes.reading import Columns, dot_range
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.membership.lost import existing, told_lost
 from crdtstream.core.producers.numbered import StaleBatchError

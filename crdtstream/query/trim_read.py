@@ -24,7 +24,7 @@ from crdtstream.core.ids import (
     make_id,
 )
 from crdtstream.core.keyspace.stream import Stream
-from crdtstream.core.lanes.reading import Columns
+from crdtstream.core.lanes.bulk_reading import Columns
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 

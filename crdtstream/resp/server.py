@@ -35,6 +35,7 @@ from crdtstream.resp.clients.traffic import Traffic
 from crdtstream.resp.clients.waiting_logins import WaitingLogins
 from crdtstream.resp.commands.connection.client import ClientCommands
 from crdtstream.resp.commands.connection.hello import ConnectionCommands
+from crdtstream.resp.commands.server.about_node import NodeCommands
 from crdtstream.resp.commands.server.acl import AclCommands
 from crdtstream.resp.commands.server.command import Introspection
 from crdtstream.resp.commands.server.config import Config
@@ -42,7 +43,6 @@ from crdtstream.resp.commands.server.info import Info
 from crdtstream.resp.commands.server.latency import LatencyMonitor
 from crdtstream.resp.commands.server.memory import MemoryCommands
 from crdtstream.resp.commands.server.monitor import Monitors
-from crdtstream.resp.commands.server.node import NodeCommands
 from crdtstream.resp.commands.server.parameters import Parts, make_parameters
 from crdtstream.resp.commands.server.saving import SavingCommands
 from crdtstream.resp.commands.server.slowlog import Slowlog

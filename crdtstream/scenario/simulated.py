@@ -15,7 +15,7 @@ from crdtstream.core.uid import NO_UID
 from crdtstream.scenario.replies import Answer, ReplyReader
 from crdtstream.scenario.rows import Script, Settings
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import LIMITS, SimClient, SimNode, SimSettings
+from crdtstream.sim.simulated_node import LIMITS, SimClient, SimNode, SimSettings
 from crdtstream.sim.world import World
 
 # Start of clocks that nothing sets: the autumn of 2020, so that IDs look like IDs.

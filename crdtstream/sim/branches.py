@@ -8,7 +8,7 @@ regions.
 from collections.abc import Iterable
 
 from crdtstream.core.membership.members import Members
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 
 
 def members_of(node: SimNode) -> Members:

@@ -24,9 +24,9 @@ from crdtstream.sim.facts import Facts, facts_of, traces_of
 from crdtstream.sim.id_reader import IdReader
 from crdtstream.sim.loss_check import LossCheck
 from crdtstream.sim.model_check import ModelCheck
-from crdtstream.sim.node import SimNode, Told
 from crdtstream.sim.plan_reader import PlanReader
 from crdtstream.sim.records import Records
+from crdtstream.sim.simulated_node import SimNode, Told
 from crdtstream.sim.state_checks import Incarnations
 from crdtstream.sim.streams import READ_KEY, ROWS_KEY
 from crdtstream.sim.violation import ViolationError

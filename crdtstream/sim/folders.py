@@ -43,7 +43,7 @@ from crdtstream.region.links.link import LinkState
 from crdtstream.sim.bootstraps import SimStaging
 from crdtstream.sim.checkpoints import SimCheckpoints
 from crdtstream.sim.disk import Disk, now
-from crdtstream.sim.node import SimNode, SimSettings
+from crdtstream.sim.simulated_node import SimNode, SimSettings
 from crdtstream.sim.violation import NoStepError, ViolationError, as_violations
 from crdtstream.sim.world import World
 from crdtstream.store.log import Fsync

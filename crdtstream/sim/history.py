@@ -25,9 +25,9 @@ from crdtstream.sim.checks import Checker
 from crdtstream.sim.facts import facts_of
 from crdtstream.sim.member_checks import MemberChecks
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import CATCHING_UP, LIMITS, SimNode, SimSettings
 from crdtstream.sim.operators import Operators
 from crdtstream.sim.salvaging import salvage
+from crdtstream.sim.simulated_node import CATCHING_UP, LIMITS, SimNode, SimSettings
 from crdtstream.sim.sizes import drawn_region_limits
 from crdtstream.sim.state_checks import check_deadlines, check_delivery
 from crdtstream.sim.streams import GROUP, HOME_KEY, READ_KEY, ROWS_KEY

@@ -14,7 +14,7 @@ from crdtstream.commands.streams.never_skip import GivenReplies, xread_never_ski
 from crdtstream.core.ids import StreamId, parse_id
 from crdtstream.core.replica import Replica
 from crdtstream.region.region import Region
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 
 _BEGINNING: Final = b"0"
 

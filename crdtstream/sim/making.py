@@ -12,7 +12,7 @@ from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.sim.history import History, Plan, Step
 from crdtstream.sim.member_making import MemberMaker
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.sizes import LARGE_FROM, drawn
 from crdtstream.sim.streams import GROUP, HOME_KEY, READ_KEY
 from crdtstream.sim.violation import Failure, ViolationError

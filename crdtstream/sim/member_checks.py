@@ -10,8 +10,8 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import Change, Removal, Remove
 from crdtstream.core.membership.members import Members, chain
 from crdtstream.sim.branches import are_split, is_apart, is_remaining, is_removed, members_of
-from crdtstream.sim.node import SimNode
 from crdtstream.sim.operators import Operators
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.violation import ViolationError
 from crdtstream.sim.world import World
 

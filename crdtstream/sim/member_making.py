@@ -13,7 +13,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import Change, Remove
 from crdtstream.sim.branches import is_active, is_apart, kept_of, members_of
 from crdtstream.sim.history import History, Step
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 
 # Number of regions that ever exist.
 REGIONS_MAX: Final = 6

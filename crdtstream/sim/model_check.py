@@ -3,8 +3,8 @@
 from crdtstream.core.ids import RegionId
 from crdtstream.sim.facts import shown, wrong_retries
 from crdtstream.sim.model import Issued, members_told, model, skipped
-from crdtstream.sim.node import SimNode
 from crdtstream.sim.records import Records
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.violation import ViolationError
 
 

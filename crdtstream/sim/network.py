@@ -29,7 +29,7 @@ from crdtstream.replication.wire import (
     encode_response,
 )
 from crdtstream.sim.disk import now
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.v1 import replication_pb2 as pb
 
 BATCH_BYTES_MAX: Final = 1 << 30

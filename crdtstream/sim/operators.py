@@ -31,7 +31,7 @@ from crdtstream.core.membership.members import Members
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.region.members.wishes import UndecidedError
 from crdtstream.sim.branches import is_active, members_of
-from crdtstream.sim.node import Joins, SimNode
+from crdtstream.sim.simulated_node import Joins, SimNode
 from crdtstream.sim.world import World, address_of
 
 TOKEN_MS: Final = 1 << 40

@@ -6,13 +6,13 @@ from typing import Final
 from crdtstream.core.clock import VersionVector, covers, meet
 from crdtstream.core.effects import Append
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
-from crdtstream.core.lanes.reading import dot_numbers
+from crdtstream.core.lanes.bulk_reading import dot_numbers
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.replica import Replica
 from crdtstream.query import planning
 from crdtstream.sim.model import loses
-from crdtstream.sim.node import SimNode
 from crdtstream.sim.records import Records
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.streams import READ_KEY
 from crdtstream.sim.violation import ViolationError
 

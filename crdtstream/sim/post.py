@@ -14,7 +14,7 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
 from crdtstream.region.ready import AnyLetter
 from crdtstream.replication.letters import LetterError, encode_letter, take_letter
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.v1 import membership_pb2 as pb
 
 # Letters of one region to another one; if they are more, the oldest is lost.

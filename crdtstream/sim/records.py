@@ -13,7 +13,7 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.sim.branches import is_apart
 from crdtstream.sim.model import Issued, unfold
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.streams import HOME, HOME_KEY
 from crdtstream.sim.violation import ViolationError
 from crdtstream.sim.world import World

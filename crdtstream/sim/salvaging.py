@@ -11,7 +11,7 @@ from crdtstream.core.producers.numbered import StaleBatchError
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError, unpack
 from crdtstream.query.append_rows import append_numbered, checked_rows
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.violation import ViolationError
 from crdtstream.spark.connecting import StaleAppendError
 from crdtstream.store.errors import StoreError

@@ -7,7 +7,7 @@ from crdtstream.core.clock import Dot
 from crdtstream.core.groups.pel_chunk import PelChunk
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, RegionId
 from crdtstream.core.replica import Replica
-from crdtstream.sim.node import SimNode
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.streams import GROUP, HOME_KEY, READ_KEY
 from crdtstream.sim.violation import ViolationError
 

@@ -15,8 +15,8 @@ from crdtstream.sim.branches import (
     members_of,
     newest_of,
 )
-from crdtstream.sim.node import SimNode
 from crdtstream.sim.operators import Operators
+from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.world import World
 
 # Number of times that a removal is tried by a majority, if one is left.

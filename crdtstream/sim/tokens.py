@@ -17,7 +17,7 @@ from crdtstream.core.clock import VersionVector, covers
 from crdtstream.core.ids import RegionId
 from crdtstream.core.incarnations import Marked, lost, marked_by, unheard
 from crdtstream.core.uid import DatabaseUid
-from crdtstream.sim.node import SimClient, SimNode
+from crdtstream.sim.simulated_node import SimClient, SimNode
 from crdtstream.sim.violation import ViolationError
 
 # Longer than it takes until all is well again: a waiting client must get its answer before.

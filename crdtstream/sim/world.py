@@ -6,8 +6,8 @@ from functools import partial
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.sim.network import Line
-from crdtstream.sim.node import Joins, SimNode, SimSettings
 from crdtstream.sim.post import Post
+from crdtstream.sim.simulated_node import Joins, SimNode, SimSettings
 
 
 def address_of(region: RegionId, *, moves: int = 0) -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimeType,
 )
 
-from crdtstream.spark.encoding import encode_columns, encode_maps
+from crdtstream.spark.row_encoding import encode_columns, encode_maps
 
 STREAM: Final = "stream"
 FIELDS: Final = "fields"

@@ -51,11 +51,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from crdtstream.spark.encoding import NoFieldError, pieces
 from crdtstream.spark.lanes import Groups, Lanes, Producer
 from crdtstream.spark.layout import STREAM, Layout, SinkError
 from crdtstream.spark.nodes import Nodes, NodesError, StaleAppendError
 from crdtstream.spark.options import RowOrder, SinkOptions
+from crdtstream.spark.row_encoding import NoFieldError, pieces
 
 # As Spark sets them for the tasks of a micro-batch.
 _QUERY_ID: Final = "sql.streaming.queryId"

@@ -31,8 +31,7 @@ from crdtstream.store.log import Logged
 from crdtstream.store.lost_end import LAST_KEY
 from crdtstream.store.meta import VOLUME_KEY
 from crdtstream.store.rows import record_crc
-from crdtstream.upkeep.image_rows import checkpoints, images
-from crdtstream.upkeep.reading import (
+from crdtstream.upkeep.folder_reading import (
     Row,
     UpkeepError,
     connect,
@@ -40,6 +39,7 @@ from crdtstream.upkeep.reading import (
     read_meta,
     rows,
 )
+from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.v1 import admin_pb2 as pb
 
 PIECE_BYTES: Final = 256 << 10

@@ -15,8 +15,7 @@ from pathlib import Path
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint
-from crdtstream.upkeep.image_rows import checkpoints, images
-from crdtstream.upkeep.reading import (
+from crdtstream.upkeep.folder_reading import (
     Row,
     UpkeepError,
     connect,
@@ -26,6 +25,7 @@ from crdtstream.upkeep.reading import (
     read_meta,
     rows,
 )
+from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.shown import Shown, shown_record, undecoded
 from crdtstream.upkeep.shown_images import KINDS, ImagesShown
 

@@ -38,9 +38,7 @@ from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
 from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.wal import check_wal_of
 from crdtstream.upkeep.effects import Effects
-from crdtstream.upkeep.image_check import ImagesFound, find_images
-from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
-from crdtstream.upkeep.reading import (
+from crdtstream.upkeep.folder_reading import (
     Identity,
     UpkeepError,
     connect,
@@ -50,6 +48,8 @@ from crdtstream.upkeep.reading import (
     read_meta,
     rows,
 )
+from crdtstream.upkeep.image_check import ImagesFound, find_images
+from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
 from crdtstream.upkeep.report import (
     Progress,
     Report,

@@ -14,7 +14,7 @@ from crdtstream.core.lanes.blocks import short_ends, sum_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint, Sums
 from crdtstream.upkeep.image_rows import ImageFound, checkpoints, has_images, images

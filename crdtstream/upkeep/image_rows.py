@@ -1,6 +1,6 @@
 """The checkpoints of a folder and their images, read without its node, whatever is damaged.
 
-As for rows (``reading.py``), each read is a short transaction of its own.
+As for rows (``folder_reading.py``), each read is a short transaction of its own.
 """
 
 import sqlite3

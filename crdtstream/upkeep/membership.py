@@ -8,7 +8,7 @@ from crdtstream.core.membership.encoding import decode_kept
 from crdtstream.core.membership.members import Member, Members
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.meta import MEMBERSHIP_KEY
-from crdtstream.upkeep.reading import (
+from crdtstream.upkeep.folder_reading import (
     Identity,
     UpkeepError,
     connect,

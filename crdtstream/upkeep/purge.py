@@ -6,8 +6,8 @@ from pathlib import Path
 from crdtstream.core.ids import RegionId
 from crdtstream.core.membership.members import Status
 from crdtstream.store.marker import marker_path
+from crdtstream.upkeep.folder_reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.membership import own_member
-from crdtstream.upkeep.reading import UpkeepError, locked, log_file
 
 
 def removed_region(folder: Path) -> RegionId:

@@ -23,7 +23,7 @@ from crdtstream.core.ids import Millis, RegionId, format_id
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.upkeep.shown import Shown, converter, shown_bytes, shown_fields
 
 # In this order each one knows the names of what it belongs to.

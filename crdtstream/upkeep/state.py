@@ -18,9 +18,7 @@ from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_state
 from crdtstream.upkeep.effects import Effects
-from crdtstream.upkeep.image_check import ImagesFound
-from crdtstream.upkeep.image_rows import checkpoints, images
-from crdtstream.upkeep.reading import (
+from crdtstream.upkeep.folder_reading import (
     Identity,
     UpkeepError,
     connect,
@@ -31,6 +29,8 @@ from crdtstream.upkeep.reading import (
     read_meta,
     rows,
 )
+from crdtstream.upkeep.image_check import ImagesFound
+from crdtstream.upkeep.image_rows import checkpoints, images
 from crdtstream.upkeep.report import Progress, Report, Verdict, verdict_on
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 

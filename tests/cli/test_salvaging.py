@@ -10,7 +10,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.incarnations import Incarnations
 from crdtstream.core.membership.members import apply
 from crdtstream.upkeep.counting import NotCountedError, Running
-from crdtstream.upkeep.reading import Identity
+from crdtstream.upkeep.folder_reading import Identity
 from tests.harness.regions import Node
 from tests.membership.world import adopted, removal
 

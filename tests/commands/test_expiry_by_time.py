@@ -12,7 +12,7 @@ from crdtstream.core.keyspace.expiry import EXPIRED_AT_ONCE_MAX
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.database import WAITING
 from crdtstream.engine.engine import Engine
-from crdtstream.sim.node import SimNode, SimSettings
+from crdtstream.sim.simulated_node import SimNode, SimSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import Capture, Told, make_region
 from tests.patience import until

@@ -16,8 +16,8 @@ from crdtstream.access.peer_calls import PLAIN_CALLS
 from crdtstream.admin.operating import Operating
 from crdtstream.admin.tunables import Tunables
 from crdtstream.console.app import make_console
+from crdtstream.console.console_sources import ConsoleSources, SlowCommand
 from crdtstream.console.feed import Feed
-from crdtstream.console.parts import ConsoleParts, SlowCommand
 from crdtstream.console.picture import NodeFigures
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import encode_vv
@@ -106,7 +106,7 @@ class Shown:
         self.samples = self.asked = 0
         self.actions: list[asyncio.Task[None]] = []
         self.found: Found | None = None
-        self.parts = ConsoleParts(
+        self.parts = ConsoleSources(
             settings=self.settings,
             engine=engine,
             version="1",

@@ -18,13 +18,13 @@ from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, Millis, RegionId, StreamId, make_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.blocks import LONG
+from crdtstream.core.lanes.bulk_reading import Columns, Rows, digest_of, dot_numbers, dot_range
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
-from crdtstream.core.lanes.reading import Columns, Rows, digest_of, dot_numbers, dot_range
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
 from tests.cold_nodes import freeze, save
 from tests.conftest import examples
@@ -261,7 +261,7 @@ def before_and_after(lane: Lane, arrived: Millis) -> tuple[bool, bool]:
 
 
 def fingerprint(lane: Lane) -> tuple[object, ...]:
-    nodes = [(node.key, len(node), node.first_n, node.epoch) for node in lane.macro_nodes()]
+    nodes = [(node.key, len(node), node.first_n, node.changed_after) for node in lane.macro_nodes()]
     return lane.length, lane.entries_added, nodes, lane.limits.changes.count
 
 

@@ -7,6 +7,7 @@ import pytest
 from crdtstream.core.effects import IdempotentId, Numbered
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, RegionId, make_id
 from crdtstream.core.lanes.blocks import LONG, block_of
+from crdtstream.core.lanes.bulk_reading import digest_of
 from crdtstream.core.lanes.compaction import (
     FULL_BYTES,
     FULL_ENTRIES,
@@ -18,8 +19,7 @@ from crdtstream.core.lanes.compaction import (
 )
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
-from crdtstream.core.lanes.reading import digest_of
+from crdtstream.core.lanes.macro_node import MacroNode
 from tests.cold_nodes import freeze, save
 
 

@@ -22,10 +22,10 @@ from crdtstream.core.comparing import (
 from crdtstream.core.ids import Millis, RegionId, StreamId, make_id
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.lanes.blocks import DIGEST_MASK, LONG
+from crdtstream.core.lanes.bulk_reading import digest_of
 from crdtstream.core.lanes.compaction import compact
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.reading import digest_of
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.whole.digest import bytes_of_acked
 from tests.cold_nodes import freeze, save

@@ -12,7 +12,7 @@ from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
+from crdtstream.core.lanes.macro_node import CLOSED, MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.residency import IDLE_MS, RUN_BYTES, Residency, memory_of
 from tests.cold_nodes import freeze, save
@@ -333,7 +333,7 @@ def columns(*, names: int = 0, runs: int = 0) -> NodeColumns:
 
 
 def bytes_of(lane: Lane, **has: int) -> int:
-    node = MacroNode(make_id(1, 1).to_bytes(KEY_BYTES, "big"), lane, NO_EPOCH)
+    node = MacroNode(make_id(1, 1).to_bytes(KEY_BYTES, "big"), lane, CLOSED)
     node.put_columns(columns(**has))
     return memory_of(node)
 

@@ -20,7 +20,7 @@ from crdtstream.core.lanes.blocks import (
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.single import encode_single, is_single
 
 LENGTHS = (4, 255, 256, 70_000)

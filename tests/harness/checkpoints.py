@@ -8,7 +8,7 @@ from crdtstream.core.checkpoint.contents import GroupContent, packed, unpacked
 from crdtstream.core.checkpoint.parts import STAGED, Cut, Encoded, Image, Kind, Part
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.merge.sent import (
     SentKey,

@@ -11,7 +11,7 @@ from crdtstream.access.basic import Login
 from crdtstream.access.logins import Logins, one_user
 from crdtstream.engine.engine import Engine
 from crdtstream.http.app import make_app
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.harness.driven import make_region
@@ -60,7 +60,7 @@ async def no_reports(_instance: int | None) -> list[dict[str, Any]]:
 
 async def get(path: str, *logins: Login, asks: bool = True) -> tuple[int, Mapping[bytes, bytes]]:
     """Status and headers of an answer."""
-    parts = HttpParts(
+    parts = PageSources(
         settings=NodeSettings(region=1, dir=Path("data")),
         engine=Engine(make_region(), MemoryLog()),
         version="1",

@@ -17,7 +17,7 @@ from crdtstream.core.membership.members import apply
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.engine.engine import Engine
 from crdtstream.http.app import make_app
-from crdtstream.http.parts import HttpParts
+from crdtstream.http.page_sources import PageSources
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Open, Standing
 from crdtstream.region.links.serve import Serve
@@ -58,7 +58,7 @@ class Pages:
     async def get(
         self, path: str, *, host: str = "127.0.0.1:8381", method: str = "GET"
     ) -> tuple[int, Any]:
-        parts = HttpParts(
+        parts = PageSources(
             settings=self._settings,
             engine=Engine(self.region, MemoryLog()),
             version="1",

@@ -20,9 +20,9 @@ from crdtstream.core.wire.codec import decode_batch
 from crdtstream.database.session import Session
 from crdtstream.engine.engine import Engine
 from crdtstream.metrics.definitions import DEFINITIONS
+from crdtstream.metrics.figure_sources import ClientFigures, FigureSources
 from crdtstream.metrics.figures import shown_name
 from crdtstream.metrics.page import MetricsPage
-from crdtstream.metrics.parts import ClientFigures, MetricsParts
 from crdtstream.metrics.stalls import (
     INTERVAL_SECONDS,
     QUIET_SECONDS,
@@ -133,7 +133,7 @@ async def serving(
         source="test",
     )
     callers = None if certificates is None else Callers(certificates, {7}.__contains__)
-    parts = MetricsParts(
+    parts = FigureSources(
         settings=settings,
         engine=engine,
         version="1.2.3",

@@ -25,7 +25,7 @@ from crdtstream.core.checkpoint import contents
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.checkpoint.parts import Image, Kind
 from crdtstream.core.effects import Mode
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.whole import restoring
 from tests.harness.checkpoints import parts_of
 from tests.harness.regions import Node

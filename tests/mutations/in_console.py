@@ -12,7 +12,7 @@ GUARD: Final = "tests/console/test_guard.py::"
 CSS: Final = "crdtstream/console/static/console.css"
 JS: Final = "crdtstream/console/static/console.js"
 BROWSER: Final = "tests/console/test_browser.py::"
-READING: Final = "tests/console/test_reading.py::"
+READING: Final = "tests/console/test_bounded_reading.py::"
 FEED: Final = "tests/console/test_feed.py::"
 ACTING: Final = "tests/console/test_acting.py::"
 

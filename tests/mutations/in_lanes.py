@@ -10,7 +10,7 @@ LANES: Final[tuple[Mutation, ...]] = (
     Mutation(
         "append-into-a-node-that-a-cut-needs",
         "crdtstream/core/lanes/lane.py",
-        "            or node.open_in != limits.changes.epoch\n",
+        "            or node.open_in != limits.changes.cut_number\n",
         "",
         (COMPACTION + "test_nothing_is_appended_to_a_merged_node",),
         "a checkpoint has entries that came after its cut",

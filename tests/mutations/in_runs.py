@@ -37,7 +37,7 @@ RUNS: Final = (
     Mutation(
         "a-run-goes-into-a-node-that-a-cut-needs",
         "crdtstream/core/lanes/lane.py",
-        "        if node.open_in != limits.changes.epoch:\n            return False\n",
+        "        if node.open_in != limits.changes.cut_number:\n            return False\n",
         "",
         (BOUNDS + "test_a_cut_closes_the_last_node",),
         "a checkpoint has entries of a run that came after its cut",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from crdtstream.core.lanes.cold import TRIES_MAX
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.engine.engine import Engine
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.log import MemoryLog

@@ -4,7 +4,7 @@ import pytest
 
 from crdtstream.core.checkpoint.parts import STAGED
 from crdtstream.core.ids import RegionId
-from crdtstream.core.lanes.node import MacroNode, State
+from crdtstream.core.lanes.macro_node import MacroNode, State
 from tests.harness.regions import Node, sync
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from crdtstream.core.checkpoint.parts import NO_IMAGE
-from crdtstream.core.lanes.node import State
+from crdtstream.core.lanes.macro_node import State
 from crdtstream.core.merge.merging import SLICE_KEYS, Merging
 from tests.conftest import examples
 from tests.harness.merging import local_facts, merge_as_by_links, twin_of

@@ -7,7 +7,7 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.sim.disk import Disk, now
-from crdtstream.sim.node import SimSettings
+from crdtstream.sim.simulated_node import SimSettings
 from crdtstream.sim.world import World
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync

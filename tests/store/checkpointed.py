@@ -1,7 +1,7 @@
 """One checkpoint of a replica that nobody writes to meanwhile."""
 
 from crdtstream.core.ids import Millis
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.replica import Replica
 from crdtstream.store.checkpoints import CheckpointRow
 from crdtstream.store.sqlite import SqliteLog

@@ -19,7 +19,7 @@ from crdtstream.store.folder_lock import (
 )
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
-from crdtstream.upkeep.reading import UpkeepError, locked
+from crdtstream.upkeep.folder_reading import UpkeepError, locked
 
 R1 = RegionId(1)
 

@@ -10,8 +10,8 @@ import pytest
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.errors import StoreError
 from crdtstream.store.folder_lock import LOG_FILE
+from crdtstream.upkeep.folder_reading import connect, rows
 from crdtstream.upkeep.image_rows import images as images_found
-from crdtstream.upkeep.reading import connect, rows
 from tests.store.test_checkpoints import append, images, opened, seen, write
 
 # Of a page of SQLite's: a leaf of a table, and where its header has the places of its cells.

@@ -21,8 +21,8 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.upkeep.folder_reading import locked
 from crdtstream.upkeep.fsck import check_folder
-from crdtstream.upkeep.reading import locked
 from crdtstream.upkeep.report import Report
 from tests.harness.regions import Node
 

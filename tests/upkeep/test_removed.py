@@ -24,9 +24,9 @@ from crdtstream.spark.nodes import Nodes
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep.counting import Beyond
+from crdtstream.upkeep.folder_reading import UpkeepError, locked
 from crdtstream.upkeep.membership import own_member
 from crdtstream.upkeep.purge import purge, removed_region
-from crdtstream.upkeep.reading import UpkeepError, locked
 from crdtstream.upkeep.salvage import Clone, Salvage, Salvaged
 from crdtstream.upkeep.stranded import Stranded, stranded_in
 from tests.harness.regions import Node

@@ -12,7 +12,7 @@ from crdtstream.core.groups.pel_chunk import Nack
 from crdtstream.core.ids import Millis, RegionId, StreamId, format_id
 from crdtstream.core.intervals import Intervals
 from crdtstream.core.keyspace.stream import Stream
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.producers.idempotency import Collapsed
 from crdtstream.core.replica import Replica
 

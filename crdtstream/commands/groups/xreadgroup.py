@@ -26,7 +26,7 @@ from crdtstream.core.groups.progress import once_more
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, U64_MAX, Millis, RegionId, StreamId, format_id
 from crdtstream.core.keyspace.stream import Stream
-from crdtstream.core.lanes.reading import ids_of
+from crdtstream.core.lanes.bulk_reading import ids_of
 from crdtstream.core.lanes.slices import Found, Slice
 from crdtstream.core.replica import Replica
 

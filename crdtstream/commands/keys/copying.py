@@ -31,9 +31,9 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, StreamId
 from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.bulk_reading import Columns
 from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.reading import Columns
 from crdtstream.core.lanes.slices import Slice
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size

@@ -9,7 +9,7 @@ from crdtstream.core.id_columns import FEW, IdColumns
 from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.slices import Found, Slice
 from crdtstream.core.size import Size
 

@@ -29,9 +29,9 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.id_columns import IdColumns, Ids
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId
 from crdtstream.core.keyspace.stream import Stream
+from crdtstream.core.lanes.bulk_reading import ids_of
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
-from crdtstream.core.lanes.reading import ids_of
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Scope, Size
 

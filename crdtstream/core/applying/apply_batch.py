@@ -173,7 +173,7 @@ def _append_plain(
     origin, n = first
     keys, changes, vv = state.keys, state.changes, state.vv
     streams, touched = keys.streams, keys.touched
-    epoch, arrival = changes.epoch, keys.arrival
+    cut, arrival = changes.cut_number, keys.arrival
     fields, begins_at = columns.fields, fields_at
     while n < end_n:
         key, start, stop = next(waiting)
@@ -187,7 +187,7 @@ def _append_plain(
             continue
         stream = streams.get(key) or keys.stream_or_new(key)
         part = stream.part
-        if part.epoch != epoch:
+        if part.changed_after != cut:
             changes.note(part)
         lane = stream.lanes.get(origin) or stream.lane(origin)
         ms, seq, ends_at = columns.ms[start], columns.seq[start], fields_at + columns.lengths[start]

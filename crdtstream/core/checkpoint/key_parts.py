@@ -5,7 +5,7 @@
     WINDOW   what idempotent producers and numbered ones are known by
 
 A change of a key notes its part first (``parts.py``).  What the parts say is collected when they
-are encoded (``encoding.py``).
+are encoded (``key_encoding.py``).
 """
 
 from collections.abc import Callable, Iterator
@@ -148,7 +148,7 @@ class KeyParts:
         if part is None:
             self.last_number += 1
             part = self.add(self.last_number, key)
-        if part.epoch != self._changes.epoch:
+        if part.changed_after != self._changes.cut_number:
             self._changes.note(part)
         return part
 
@@ -157,7 +157,7 @@ class KeyParts:
         part = self._producers.get(key)
         if part is None:
             part = self.add_producers(self.note(key))
-        if part.epoch != self._changes.epoch:
+        if part.changed_after != self._changes.cut_number:
             self._changes.note(part)
 
     def settle(self, key: bytes) -> None:

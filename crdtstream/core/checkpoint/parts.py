@@ -12,8 +12,8 @@ So a cut costs nothing, whatever the size of the state, and a writer pays for on
 is encoded then, as it was at the cut.
 
 Always so:
-  * A part's ``epoch`` is that of the last cut before its last change.  If it is not
-    ``Changes.epoch``, ``note`` is called before the change.
+  * A part's ``changed_after`` is the number of the last cut before its last change.  If it is not
+    ``Changes.cut_number``, ``note`` is called before the change.
   * A part that is small enough to be encoded in about a millisecond may stand in ``changed``; what
     grows without bound is spread over parts.
   * ``image`` is the number of the part's image, from the newest cut in which it was encoded; 0
@@ -85,12 +85,12 @@ class Image(NamedTuple):
 class Part:
     """A piece of the state.  Subclasses say what they are (``kind``) and encode themselves."""
 
-    __slots__ = ("epoch", "image")
+    __slots__ = ("changed_after", "image")
 
     kind: ClassVar[Kind]
 
     def __init__(self) -> None:
-        self.epoch = 0
+        self.changed_after = 0
         self.image = NO_IMAGE
 
     def encode(self) -> Encoded:
@@ -102,14 +102,14 @@ class Changes:
     """The parts that changed since the last cut; one object for a whole replica.
 
     Attributes:
-        epoch: counts the cuts.
+        cut_number: of the last cut, which are counted from 2; 1: none was made.
         images_made: the number of the last image.
     """
 
-    __slots__ = ("_changed", "_cut", "_dropped", "_dropped_in_cut", "epoch", "images_made")
+    __slots__ = ("_changed", "_cut", "_dropped", "_dropped_in_cut", "cut_number", "images_made")
 
     def __init__(self) -> None:
-        self.epoch = 1
+        self.cut_number = 1
         self.images_made = 0
         self._changed: dict[Part, None] = {}
         # Images of parts that are gone.
@@ -125,12 +125,12 @@ class Changes:
 
     def note(self, part: Part) -> None:
         """The part is about to change, for the first time since the last cut, or is new."""
-        if part.epoch == self.epoch:
+        if part.changed_after == self.cut_number:
             return
-        assert part.epoch < self.epoch, "it changed after a cut that is to come"
+        assert part.changed_after < self.cut_number, "it changed after a cut that is to come"
         if self._cut is not None:
             self._cut.keep(part)
-        part.epoch = self.epoch
+        part.changed_after = self.cut_number
         self._changed[part] = None
 
     def drop(self, part: Part) -> None:
@@ -153,7 +153,7 @@ class Changes:
         self._cut = Cut(self, self._changed, self._dropped)
         self._changed = {}
         self._dropped = array("Q")
-        self.epoch += 1
+        self.cut_number += 1
         return self._cut
 
     # --- What is built while the state is shown without it --------------------------------------
@@ -211,10 +211,9 @@ class _Aside:
 class Cut:
     """The parts that one checkpoint has to write."""
 
-    __slots__ = ("_before", "_changes", "_dropped", "_kept", "_waiting", "epoch")
+    __slots__ = ("_before", "_changes", "_dropped", "_kept", "_waiting")
 
     def __init__(self, changes: Changes, changed: dict[Part, None], dropped: "array[int]") -> None:
-        self.epoch = changes.epoch
         self._changes = changes
         self._waiting = changed
         self._dropped = dropped
@@ -236,7 +235,7 @@ class Cut:
         if part in self._waiting:
             self._kept.append((part, self._encode(part)))
             del self._waiting[part]
-        assert part.epoch < self._changes.epoch, "it is encoded before it changes"
+        assert part.changed_after < self._changes.cut_number, "it is encoded before it changes"
 
     def take(self) -> tuple[Part, Image] | None:
         """The next part and its image; None when all were taken."""

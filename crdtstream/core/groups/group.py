@@ -25,8 +25,8 @@ from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.effects import Claim, Deliver, LaneHandover, Mode, Release, SetGroupMode, Start
 from crdtstream.core.groups import takeover
 from crdtstream.core.groups.creates import NO_INTERVALS, Create, Creates
-from crdtstream.core.groups.encoding import encode_group
 from crdtstream.core.groups.entries_read import entries_read_after
+from crdtstream.core.groups.group_encoding import encode_group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk, Span
@@ -101,7 +101,7 @@ class Group(Part):
 
     def _note(self) -> None:
         """Note that the group is about to change outside its chunks."""
-        if self.epoch != self._changes.epoch:
+        if self.changed_after != self._changes.cut_number:
             self._changes.note(self)
 
     def encode(self) -> Encoded:

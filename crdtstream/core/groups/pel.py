@@ -264,7 +264,7 @@ class Pel:
                 chunk = self._new_chunk(region, ids[at])
                 room = self._entries_max
                 lane.chunks.append(chunk)
-            if chunk.epoch != self._changes.epoch:
+            if chunk.changed_after != self._changes.cut_number:
                 self._changes.note(chunk)
             taken = ids[at : at + room] if at or len(ids) > room else ids
             chunk.append(taken, owner, turn, count)
@@ -472,7 +472,7 @@ class Pel:
 
     def _note(self, chunk: PelChunk) -> None:
         """A chunk is about to change, or is new."""
-        if chunk.epoch != self._changes.epoch:
+        if chunk.changed_after != self._changes.cut_number:
             self._changes.note(chunk)
 
     def _place(self, chunk: PelChunk, owner: Owner, turn: int) -> None:

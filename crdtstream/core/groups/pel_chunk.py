@@ -246,7 +246,7 @@ class PelChunk(Part):
         """
         assert not self._keys
         assert not self.held
-        self.epoch = 0
+        self.changed_after = 0
         self.region = region
         self.first = first
         base_ms = self._base_ms

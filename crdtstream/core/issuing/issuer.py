@@ -138,7 +138,7 @@ class Issuer:
         assert self.may_issue  # I3
         assert entry_id > stream.last_id  # I5
         part = stream.part
-        if part.epoch != self._changes.epoch:
+        if part.changed_after != self._changes.cut_number:
             self._changes.note(part)
         n = self._vv.get(region, 0) + 1
         # Before the lane: if it breaks half-way, these show that it had begun.
@@ -203,7 +203,7 @@ class Issuer:
         keyspace = self._keys
         assert not keyspace.due or keyspace.due.isdisjoint(keys), "a key that is over ends first"
         region, changes, vv = self._region, self._changes, self._vv
-        epoch, arrival = changes.epoch, keyspace.arrival
+        cut, arrival = changes.cut_number, keyspace.arrival
         floors = self._state.floors
         has_floors = len(floors) > 0
         self._touched.update(keys)
@@ -226,7 +226,7 @@ class Issuer:
             all_ms.append(ms)
             all_seq.append(seq)
             part = stream.part
-            if part.epoch != epoch:
+            if part.changed_after != cut:
                 changes.note(part)
             n += 1
             # Before the entry: what breaks here by a bug is seen to be half done.

@@ -22,7 +22,7 @@ from typing import Final
 from crdtstream.core.ids import RegionId, StreamId
 from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES, Rax
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.size import Size
@@ -76,8 +76,8 @@ class NodeChain:
         self.length = 0
 
     @property
-    def epoch(self) -> int:
-        return self.limits.changes.epoch
+    def cut_number(self) -> int:
+        return self.limits.changes.cut_number
 
     @property
     def macro_node_count(self) -> int:
@@ -283,7 +283,7 @@ class NodeChain:
     def _note(self, node: MacroNode) -> None:
         """A node that was there before is about to change."""
         limits = self.limits
-        if node.epoch != limits.changes.epoch:
+        if node.changed_after != limits.changes.cut_number:
             limits.changes.note(node)
             limits.small[node] = None
         if node.is_encoded:

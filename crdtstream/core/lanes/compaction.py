@@ -31,7 +31,7 @@ from crdtstream.core.lanes.columns import (
     widened,
 )
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import NO_EPOCH, MacroNode, State
+from crdtstream.core.lanes.macro_node import CLOSED, MacroNode, State
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.size import Size
 
@@ -189,7 +189,7 @@ def _merge(stretch: list[MacroNode]) -> None:
         first_id = StreamId(piece.ms[0] << SEQ_BITS | piece.seq[0])
         # The first key stays what it was, so that it is still below all that ever came in.
         key = first_id.to_bytes(KEY_BYTES, "big") if merged else stretch[0].key
-        node = MacroNode(key, last.lane, NO_EPOCH)
+        node = MacroNode(key, last.lane, CLOSED)
         node.added = len(piece.n)
         node.put_columns(piece)
         merged.append(node)

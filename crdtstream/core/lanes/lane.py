@@ -24,10 +24,10 @@ Always so:
   * Entries are appended only to a node that was opened since the last cut.  So an append changes
     nothing that a cut still has to write, and need not be noted.
 
-A closed node may be packed, or on disk only (``node.py``).  A walk of a lane asks nodes for what is
-known of them without their entries, as long as that is enough.  What changes a lane either needs no
-entry that is on disk, or raises ``ColdError`` before it has changed anything; ``needs_for_…`` say
-beforehand which images have to be fetched.
+A closed node may be packed, or on disk only (``macro_node.py``).  A walk of a lane asks nodes for
+what is known of them without their entries, as long as that is enough.  What changes a lane either
+needs no entry that is on disk, or raises ``ColdError`` before it has changed anything;
+``needs_for_…`` say beforehand which images have to be fetched.
 """
 
 import operator
@@ -52,7 +52,7 @@ from crdtstream.core.ids import (
 from crdtstream.core.lanes.chain import NodeChain
 from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
+from crdtstream.core.lanes.macro_node import CLOSED, MacroNode
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.slices import Slice, Within, bounds_in, bytes_of, prefix_of
 from crdtstream.core.ranges import Ranges
@@ -124,7 +124,7 @@ class Lane(NodeChain):
         # As ``_has_room`` asks, whose call takes as long.
         if (
             node is None
-            or node.open_in != limits.changes.epoch
+            or node.open_in != limits.changes.cut_number
             or (node.added >= limits.entries_max > 0)
             or (columns := node.here) is None
             or (len(columns.fields) + length > limits.bytes_max > 0)
@@ -264,7 +264,7 @@ class Lane(NodeChain):
 
     def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
         limits = self.limits
-        if node.open_in != limits.changes.epoch:
+        if node.open_in != limits.changes.cut_number:
             return False
         entries_max, bytes_max = limits.entries_max, limits.bytes_max
         if entries_max and node.added >= entries_max:
@@ -274,7 +274,9 @@ class Lane(NodeChain):
     def _open_node(self, entry_id: StreamId) -> MacroNode:
         limits = self.limits
         assert self.tail is None or self.tail.last_id < entry_id  # I5
-        node = MacroNode.opened(entry_id.to_bytes(KEY_BYTES, "big"), self, limits.changes.epoch)
+        node = MacroNode.opened(
+            entry_id.to_bytes(KEY_BYTES, "big"), self, limits.changes.cut_number
+        )
         self._close_tail()
         self._link(node)
         limits.residency.note_opened(node)
@@ -284,7 +286,7 @@ class Lane(NodeChain):
     def _close_tail(self) -> None:
         tail = self.tail
         if tail is not None:
-            tail.open_in = NO_EPOCH
+            tail.open_in = CLOSED
             self.limits.small[tail] = None
             self.limits.residency.note_closed(tail)
 

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 from crdtstream.core.checkpoint.parts import Changes
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.residency import Residency
 
 NODE_ENTRIES_MAX_DEFAULT: Final = 100

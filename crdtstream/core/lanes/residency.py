@@ -33,7 +33,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.body import encode_body
 from crdtstream.core.lanes.cold import ColdError
 from crdtstream.core.lanes.header import Header
-from crdtstream.core.lanes.node import MacroNode, State
+from crdtstream.core.lanes.macro_node import MacroNode, State
 from crdtstream.core.lanes.packing import pack
 from crdtstream.core.size import Size
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, RegionId, StreamId
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 
 # An entry: its ID, its lane, its macro node and where it stands there.
 Found: TypeAlias = tuple[StreamId, RegionId, MacroNode, int]

@@ -35,7 +35,7 @@ from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
 from crdtstream.core.lanes.header import Head, Header
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import NO_EPOCH, MacroNode
+from crdtstream.core.lanes.macro_node import CLOSED, MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.rax import KEY_BYTES
 from crdtstream.core.lanes.residency import Residency
@@ -337,7 +337,7 @@ def _append(lane: Lane, columns: NodeColumns, arrived: Millis) -> None:
     """Put entries behind all others, as one macro node."""
     assert not columns.arrivals, "they came here now"
     first_id = StreamId(columns.ms[0] << SEQ_BITS | columns.seq[0])
-    node = MacroNode(first_id.to_bytes(KEY_BYTES, "big"), lane, NO_EPOCH)
+    node = MacroNode(first_id.to_bytes(KEY_BYTES, "big"), lane, CLOSED)
     columns.arrivals.append(columns.n[0])
     columns.arrivals.append(arrived)
     node.added = len(columns.n)

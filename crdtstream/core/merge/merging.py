@@ -32,7 +32,7 @@ from crdtstream.core.clock import join
 from crdtstream.core.effects import Merged
 from crdtstream.core.histories import check_same
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.membership.members import joined
 from crdtstream.core.merge.alike import is_unchanged
 from crdtstream.core.merge.lanes import LanePlan, LanePlans, came_at, plan_lane

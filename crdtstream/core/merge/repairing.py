@@ -37,7 +37,7 @@ from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.residency import Residency
 from crdtstream.core.merge.groups import merge_group

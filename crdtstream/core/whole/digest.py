@@ -22,8 +22,8 @@ from crdtstream.core.keyspace.registers import KeyRegisters, MultiValue
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.blocks import DIGEST_BYTES as BLOCK_DIGEST_BYTES
+from crdtstream.core.lanes.bulk_reading import digest_of
 from crdtstream.core.lanes.lane import Lane, LastId
-from crdtstream.core.lanes.reading import digest_of
 from crdtstream.core.membership.members import Members
 
 DIGEST_BYTES: Final = 20

@@ -17,17 +17,17 @@ from crdtstream.core.groups.settings import UnstableSettings
 from crdtstream.core.histories import Histories, content_of
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.keyspace.counters import EndedShares
-from crdtstream.core.keyspace.encoding import encode_key
 from crdtstream.core.keyspace.floors import Floors
+from crdtstream.core.keyspace.key_encoding import encode_key
 from crdtstream.core.keyspace.keyspace import Keyspace
 from crdtstream.core.keyspace.tombstones import Tombstones
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.membership.heirs import Heirs
 from crdtstream.core.membership.members import Members
-from crdtstream.core.producers.encoding import encode_producers
 from crdtstream.core.producers.idempotency import IdempotencyRecords
 from crdtstream.core.producers.numbered import NumberedRecords, Rows
+from crdtstream.core.producers.window_encoding import encode_producers
 from crdtstream.core.whole.grown_runs import GrownRuns
 
 

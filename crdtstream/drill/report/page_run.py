@@ -18,8 +18,8 @@ from crdtstream.drill.report.page_table import html_of, verdict_of
 from crdtstream.drill.report.table import Table
 from crdtstream.drill.report.tables import digests, environment, tables_of
 from crdtstream.page.document import tiles
+from crdtstream.page.elements import folded, name_of, whole
 from crdtstream.page.markup import Markup, element, joined
-from crdtstream.page.parts import folded, name_of, whole
 
 # If marks exceed this number, they are shown on request.
 MARKS_SHOWN_MAX: Final = 12

@@ -5,7 +5,7 @@ from typing import Final
 from crdtstream.drill.outcome import Verdict
 from crdtstream.drill.report.table import Cell, Kind, Table, Tone
 from crdtstream.drill.report.tables import VERDICT_TONES
-from crdtstream.page import parts
+from crdtstream.page import elements
 from crdtstream.page.markup import Child, Markup, element
 
 _CLASSES: Final = {
@@ -26,7 +26,7 @@ def html_of(table: Table) -> Markup | None:
     """The table without its title; None if it is empty."""
     if not table.rows or table.is_narrow:
         return None
-    headings = [parts.Heading(one.heading, _CLASSES[one.kind]) for one in table.columns]
+    headings = [elements.Heading(one.heading, _CLASSES[one.kind]) for one in table.columns]
     rows = [
         [
             _content(Cell.of(cell), column.kind)
@@ -34,7 +34,7 @@ def html_of(table: Table) -> Markup | None:
         ]
         for row in table.rows
     ]
-    return parts.table(headings, rows)
+    return elements.table(headings, rows)
 
 
 def verdict_of(verdict: Verdict) -> Markup:
@@ -47,7 +47,7 @@ def _content(cell: Cell, kind: Kind) -> Child:
         return _coloured(cell.text, cell.tone) if cell.text else None
     match kind:
         case Kind.NAME:
-            name = parts.name_of(cell.text)
+            name = elements.name_of(cell.text)
             return element("a", name, href=cell.link) if cell.link else name
         case Kind.TEXT | Kind.LIST if cell.text:
             # Foreign text never reverses its surroundings.

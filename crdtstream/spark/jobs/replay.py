@@ -31,7 +31,6 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
-from crdtstream.spark.encoding import encode_maps, pieces
 from crdtstream.spark.jobs.archive_check import check_content, chosen
 from crdtstream.spark.jobs.archive_reader import (
     between,
@@ -62,6 +61,7 @@ from crdtstream.spark.jobs.shared_folder import check_shared
 from crdtstream.spark.lanes import Lanes, Producer
 from crdtstream.spark.nodes import Nodes, NodesError
 from crdtstream.spark.options import RowOrder, SinkOptions
+from crdtstream.spark.row_encoding import encode_maps, pieces
 from crdtstream.spark.sink import by_stream
 from crdtstream.spark.vectors import Vector, beyond, join
 

@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import Final
 
 from crdtstream.page.document import document, tiles
-from crdtstream.page.markup import Child, Markup, element
-from crdtstream.page.parts import (
+from crdtstream.page.elements import (
     name_of,
     numbers,
     scrolled,
@@ -21,6 +20,7 @@ from crdtstream.page.parts import (
     texts,
     times,
 )
+from crdtstream.page.markup import Child, Markup, element
 from crdtstream.page.plots import short, spark_line
 from crdtstream.spark.jobs.report_dead_letters import DeadLetter, moment_of, text_of
 from crdtstream.spark.jobs.report_page_streams import StreamPart, streams_section

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from crdtstream.page.markup import Markup, element, joined
-from crdtstream.page.parts import (
+from crdtstream.page.elements import (
     duration,
     folded,
     moment,
@@ -15,6 +14,7 @@ from crdtstream.page.parts import (
     texts,
     times,
 )
+from crdtstream.page.markup import Markup, element, joined
 from crdtstream.page.plots import Series, line_plot, short
 
 # More lines than these cannot be distinguished in a plot.

@@ -33,13 +33,13 @@ from crdtstream.engine.engine import Engine
 from crdtstream.resp.clients.connection import Connection
 from crdtstream.resp.clients.newcomers import Newcomers
 from crdtstream.resp.clients.traffic import Traffic
+from crdtstream.resp.commands.server.about_node import applied_effects
 from crdtstream.resp.commands.server.memory import (
     buffered_bytes,
     peak_bytes,
     resident_bytes,
     total_bytes,
 )
-from crdtstream.resp.commands.server.node import applied_effects
 from crdtstream.resp.commands.server.saving import SavingCommands
 from crdtstream.resp.transport.ports import PLAIN, TLS, ClientPorts
 from crdtstream.settings.node_settings import NodeSettings

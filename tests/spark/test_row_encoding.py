@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.core.fields import encode_fields
-from crdtstream.spark import encoding
-from crdtstream.spark.encoding import (
+from crdtstream.spark import row_encoding
+from crdtstream.spark.row_encoding import (
     NoFieldError,
     as_text,
     encode_columns,
@@ -91,7 +91,7 @@ def test_maps_become_what_xadd_makes(
 def test_many_pieces_are_what_one_is(column: list[str | None]) -> None:
     batch = pa.record_batch({"a": pa.array(column, pa.string())})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding, "_PIECE_BYTES", 100)
+        patch.setattr(row_encoding, "_PIECE_BYTES", 100)
         cut = list(pieces(batch))
     assert pa.Table.from_batches(cut, batch.schema).to_pydict() == {"a": column}
     assert len(cut) == batch.num_rows or all(piece.nbytes <= 100 for piece in cut)

@@ -33,7 +33,7 @@ class SlowCommand(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ConsoleParts:
+class ConsoleSources:
     """The parts of a node that its console works with.
 
     Attributes:

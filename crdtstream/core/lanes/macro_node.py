@@ -28,7 +28,8 @@ from crdtstream.core.lanes.header import Head, Header, decode_head, encode_head
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.single import encode_single, is_single
 
-NO_EPOCH: Final = 0
+# In place of the number of a cut.
+CLOSED: Final = 0
 
 
 class State(IntEnum):
@@ -46,14 +47,14 @@ class Home(Protocol):
     Attributes:
         region: the lane's origin.
         owner: the number of its key.
-        epoch: the present one.
+        cut_number: of the last cut of the replica.
     """
 
     region: RegionId
     owner: int
 
     @property
-    def epoch(self) -> int: ...
+    def cut_number(self) -> int: ...
 
     def packed_of(self, node: "MacroNode", *, back: bool) -> bytes:
         """The packed columns of a node that is not warm.
@@ -83,7 +84,7 @@ class MacroNode(Part):
         lane: where it is.
         added: entries that were ever put in.
         highest_removed_id: where the last entry was removed, how far the node had reached.
-        open_in: the epoch in which entries may be appended to it; NO_EPOCH: never again.
+        open_in: the last cut, while entries may be appended to it; CLOSED: never again.
         here: the columns of a warm node; None: it is not warm.
         cold: what is known while the columns are not here; None while they are.
         packed: the columns in their packed form, while the node is packed.
@@ -115,7 +116,7 @@ class MacroNode(Part):
 
     def __init__(self, key: bytes, lane: Home, open_in: int) -> None:
         # Not by `super()`: a node is made for each 4 KiB of fields.
-        self.epoch = 0
+        self.changed_after = 0
         self.image = NO_IMAGE
         self.key = key
         self.lane = lane
@@ -134,9 +135,9 @@ class MacroNode(Part):
         self.next: MacroNode | None = None
 
     @staticmethod
-    def opened(key: bytes, lane: Home, epoch: int) -> "MacroNode":
-        """An empty one, to which entries are appended in this epoch."""
-        node = MacroNode(key, lane, epoch)
+    def opened(key: bytes, lane: Home, cut_number: int) -> "MacroNode":
+        """An empty one, to which entries are appended until the next cut."""
+        node = MacroNode(key, lane, cut_number)
         node.here = NodeColumns.opened()
         return node
 
@@ -152,7 +153,7 @@ class MacroNode(Part):
     @staticmethod
     def absent(image: int, head: Head, lane: Home) -> "MacroNode":
         """One whose entries are in an image."""
-        node = MacroNode(head.key, lane, NO_EPOCH)
+        node = MacroNode(head.key, lane, CLOSED)
         node.added = head.added
         node.highest_removed_id = head.highest_removed_id
         node.cold = head.header
@@ -439,14 +440,14 @@ class MacroNode(Part):
     @property
     def is_closed(self) -> bool:
         """True if nothing will be appended to it any more."""
-        return self.open_in != self.lane.epoch
+        return self.open_in != self.lane.cut_number
 
     def put_columns(self, columns: NodeColumns) -> None:
         """Warm it, or close it, with columns that have the same entries."""
         assert columns.ms, "no macro node is empty"  # I6
         assert self.cold is None or self.cold.entries == len(columns.ms), "other entries"
         self.here = columns
-        self.open_in = NO_EPOCH
+        self.open_in = CLOSED
         self.cold = None
         self.packed = None
 
@@ -456,7 +457,7 @@ class MacroNode(Part):
         assert self.last_n == header.last_n
         self.cold = header
         self.packed = packed
-        self.open_in = NO_EPOCH
+        self.open_in = CLOSED
         self.here = None
 
     def warm(self, *, back: bool = False) -> None:

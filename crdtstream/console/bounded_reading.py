@@ -24,7 +24,7 @@ from crdtstream.commands.reply import RespMap
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId, format_id, id_ms
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
 

@@ -22,7 +22,7 @@ from crdtstream.core.incarnations import incarnations_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.replica import Replica

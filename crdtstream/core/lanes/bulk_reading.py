@@ -22,7 +22,7 @@ from crdtstream.core.ids import U64_MAX, StreamId
 from crdtstream.core.lanes.blocks import DIGEST_MASK, block_of, sum_of_joined
 from crdtstream.core.lanes.columns import NodeColumns, widened
 from crdtstream.core.lanes.lane import Lane
-from crdtstream.core.lanes.node import MacroNode
+from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.slices import Slice, Within
 from crdtstream.core.size import Size
 

@@ -10,10 +10,8 @@ import pytest
 
 from crdtstream.access.rights import UNLIMITED
 from crdtstream.commands.reply import RespMap
-from crdtstream.console import app, pending, reading
-from crdtstream.console.layout import TABS
-from crdtstream.console.pending import ConsumerFacts, read_consumers
-from crdtstream.console.reading import (
+from crdtstream.console import app, bounded_reading, pending
+from crdtstream.console.bounded_reading import (
     EntryPage,
     KeyPage,
     group_facts,
@@ -23,6 +21,8 @@ from crdtstream.console.reading import (
     read_keys,
     stream_facts,
 )
+from crdtstream.console.layout import TABS
+from crdtstream.console.pending import ConsumerFacts, read_consumers
 from crdtstream.core.ids import ID_MAX, Millis, RegionId, StreamId, format_id
 from crdtstream.core.replica import Replica
 from crdtstream.v1 import admin_pb2 as pb
@@ -52,7 +52,7 @@ async def pages_of(replica: Replica, *, pattern: bytes = b"") -> list[KeyPage]:
 
 
 async def test_pages_of_keys_have_every_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.KEYS_SHOWN, "value", 10)
+    monkeypatch.setattr(bounded_reading.KEYS_SHOWN, "value", 10)
     shown = Shown()
     for at in range(100):
         shown.driven.ask("XADD", f"stream:{at}", "*", "f", "v")
@@ -64,7 +64,7 @@ async def test_pages_of_keys_have_every_stream_once(monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_search_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.KEYS_LOOKED_AT, "value", 64)
+    monkeypatch.setattr(bounded_reading.KEYS_LOOKED_AT, "value", 64)
     shown = Shown()
     for at in range(300):
         shown.driven.ask("XADD", f"stream:{at}", "*", "f", "v")
@@ -72,11 +72,11 @@ async def test_a_search_looks_at_a_bounded_number_of_keys(monkeypatch: pytest.Mo
     assert [one.key for page in pages for one in page.streams] == [b"stream:299"]
     assert len(pages) > 2
     # A look at the keyspace returns a few more than it was asked for.
-    assert max(page.looked_at for page in pages) < 64 + 2 * reading.KEYS_AT_ONCE
+    assert max(page.looked_at for page in pages) < 64 + 2 * bounded_reading.KEYS_AT_ONCE
 
 
 async def test_a_key_itself_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.KEYS_LOOKED_AT, "value", 64)
+    monkeypatch.setattr(bounded_reading.KEYS_LOOKED_AT, "value", 64)
     shown = Shown()
     for at in range(300):
         shown.driven.ask("XADD", f"stream:{at}", "*", "f", "v")
@@ -95,7 +95,7 @@ def test_pages_of_entries_have_every_entry_once_the_newest_first(
     wanted = [(entry_id, origin) for entry_id, origin, _, _ in stream.scan_back()]
     assert len(wanted) == 14
     for size in (1, 2, 3, 5, 14, 20):
-        monkeypatch.setattr(reading.ENTRIES_SHOWN, "value", size)
+        monkeypatch.setattr(bounded_reading.ENTRIES_SHOWN, "value", size)
         found: list[tuple[StreamId, RegionId]] = []
         up_to: StreamId | None = ID_MAX
         while up_to is not None and len(found) <= len(wanted):
@@ -347,7 +347,7 @@ async def test_no_page_has_styles_or_scripts_in_it(path: str) -> None:
 async def test_a_search_ends_in_time_and_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading.SEARCH_NS_MAX, "value", 1)
+    monkeypatch.setattr(bounded_reading.SEARCH_NS_MAX, "value", 1)
     shown = Shown()
     keys = {f"key:{at}".encode() for at in range(200)}
     for key in keys:

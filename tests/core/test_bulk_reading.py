@@ -7,9 +7,9 @@ import pytest
 from crdtstream.core.effects import IdempotentId
 from crdtstream.core.fields import encode_fields
 from crdtstream.core.ids import U64_MAX, Millis, RegionId, make_id
+from crdtstream.core.lanes.bulk_reading import Columns, dot_numbers, ends
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.limits import NodeLimits
-from crdtstream.core.lanes.reading import Columns, dot_numbers, ends
 from crdtstream.core.lanes.slices import Within
 
 # Dot numbers; in macro nodes of three, so the last node has one entry only.

@@ -13,7 +13,7 @@ from crdtstream.settings.node_settings import NodeSettings
 
 
 @dataclass(frozen=True, slots=True)
-class HttpParts:
+class PageSources:
     """The parts of a node that its pages look at.
 
     Attributes:

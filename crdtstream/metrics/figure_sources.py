@@ -41,7 +41,7 @@ class ClientFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricsParts:
+class FigureSources:
     """The parts of a node that are measured.
 
     Attributes:
