@@ -2,7 +2,7 @@
 
     folder ──> checkpoint ──> log behind it ──> Region ──> beginning of the log, absences
 
-A node and the simulator make their regions here, so both begin with the same.
+A node, the simulator and the tests make their regions here, so all begin with the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -136,8 +136,8 @@ class Region:
         folder: FolderState,
         identity: Identity,
         peers: Peers,
-        configured: Mapping[RegionId, str] | None = None,
-        limits: RegionLimits | None = None,
+        configured: Mapping[RegionId, str],
+        limits: RegionLimits,
     ) -> None:
         """A region whose log is read.
 
@@ -146,13 +146,13 @@ class Region:
             folder: what the folder says.
             identity: its name for peers; its region is the replica's.
             peers: the other regions; it is this region's alone.
-            configured: those that the node's file names, and where they are; None: the peers.
+            configured: those that the node's file names, and where they are.
         """
         assert identity.region == replica.region == peers.here
         replica.touched.clear()
         now = runtime.now()
         self.replica, self.database, self.peers = replica, database, peers
-        self.limits = limits or RegionLimits()
+        self.limits = limits
         ground = Ground(replica, database, peers, runtime, self.limits, now)
         self.tick, self.deadlines = ground.tick, ground.deadlines
         # The last time that was passed to this region.
@@ -176,7 +176,7 @@ class Region:
             storage,
             surroundings=self,
             folder=folder,
-            configured=peers.addresses if configured is None else configured,
+            configured=configured,
             run_id=identity.run_id,
         )
         self.membership, self.numbering = part.membership, part.numbering

@@ -94,16 +94,6 @@ async def recover(log: Log, checkpoints: Checkpoints, make: Callable[[], Replica
     )
 
 
-async def replay_log(log: Log, replica: Replica) -> None:
-    """Rebuild a replica from a log that was never cut.
-
-    Raises:
-        StoreError: a record is damaged, or does not follow the ones before it.
-    """
-    await _replay(log, replica, 1)
-    await log.sync()
-
-
 async def _restore(replica: Replica, checkpoints: Checkpoints, found: Checkpoint) -> None:
     images = [image async for some in checkpoints.heads(found.row.generation) for image in some]
     replica.restore(images)

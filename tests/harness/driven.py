@@ -10,17 +10,20 @@ from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
-from crdtstream.database.database import WAITING, Database, Waiting
+from crdtstream.database.database import WAITING, Waiting
+from crdtstream.engine.assembling import assemble
 from crdtstream.region.clients import Client, Encode
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.opening import FolderState
-from crdtstream.region.peers import Peers
 from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.ready import Parcel, Ready
 from crdtstream.region.region import Region
 from crdtstream.region.runtime import Runtime
 from crdtstream.resp.wire.encode import encode
+from crdtstream.sim.disk import now as at_once
+from crdtstream.store.checkpoints import MemoryCheckpoints
+from crdtstream.store.log import MemoryLog
 
 UID = DatabaseUid(bytes(range(16)))
 PROVEN = FolderState(is_proven=True, database=DatabaseIdentity(UID))
@@ -42,25 +45,25 @@ def make_region(
     """A region that has replayed this log."""
     region = RegionId(number)
     addresses = {RegionId(peer): f"region-{peer}" for peer in peers if peer != number}
-    replica = Replica(region, peers=list(addresses))
-    for record in log:
-        replica.replay(record)
-    return Region(
-        replica,
-        Database(replica),
-        Runtime(
+    memory = MemoryLog()
+    memory.append_at_once(log)
+    assembling = assemble(
+        memory,
+        MemoryCheckpoints(memory),
+        folder or PROVEN,
+        lambda known: Replica(region, peers=known),
+        identity=Identity(region, database_id, number if run_id is None else run_id),
+        configured=addresses,
+        limits=limits or RegionLimits(),
+        runtime=Runtime(
             now=lambda: Millis(now),
             encode=encode,
             clock=clock or count().__next__,
             uniform=lambda low, high: high,
             make_uid=lambda: UID,
         ),
-        seq=len(log),
-        folder=folder or PROVEN,
-        identity=Identity(region, database_id, number if run_id is None else run_id),
-        peers=Peers.at(region, addresses),
-        limits=limits,
     )
+    return at_once(assembling).region
 
 
 class Told:

@@ -17,9 +17,10 @@ from crdtstream.database.database import BATCH_BYTES_TARGET
 from crdtstream.engine.agenda import SYNC_SECONDS
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.programs import OutcomeUnknownError
+from crdtstream.store.checkpoints import MemoryCheckpoints
 from crdtstream.store.errors import StoreError
 from crdtstream.store.log import Fsync, MemoryLog
-from crdtstream.store.replay import replay_log
+from crdtstream.store.replay import recover
 from tests.harness.driven import Told, make_region
 from tests.patience import seconds, until
 
@@ -265,8 +266,7 @@ async def test_recovery_lives_through_the_log_again(region: Region1) -> None:
     region.call("XREADGROUP", "GROUP", "g", "alice", "COUNT", "2", "STREAMS", "s", ">")
     await ticks(10)
 
-    again = Replica(R1)
-    await replay_log(region.log, again)
+    again = (await recover(region.log, MemoryCheckpoints(region.log), lambda: Replica(R1))).replica
     assert again.vv == region.durable_vv == {R1: 4}
     assert again.digest() == region.region.replica.digest()
 

@@ -24,8 +24,9 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
-from crdtstream.database.database import Database, Waiting
+from crdtstream.database.database import Waiting
 from crdtstream.database.session import Session
+from crdtstream.engine.assembling import assemble
 from crdtstream.engine.engine import Engine
 from crdtstream.machine.inputs import random_uid, wall_clock
 from crdtstream.node.rights import RIGHTS
@@ -35,9 +36,8 @@ from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.opening import FolderState
-from crdtstream.region.peers import Peer, Peers
+from crdtstream.region.peers import Peer
 from crdtstream.region.readiness import DatabaseIdentity
-from crdtstream.region.region import Region
 from crdtstream.region.runtime import Runtime
 from crdtstream.replication.membership_client import Courier
 from crdtstream.replication.membership_server import MembershipService
@@ -45,8 +45,8 @@ from crdtstream.replication.puller import Pullers
 from crdtstream.replication.server import ReplicationService
 from crdtstream.secrets.password_marks import password_mark
 from crdtstream.settings.node_settings import NodeSettings
+from crdtstream.store.checkpoints import MemoryCheckpoints
 from crdtstream.store.log import Fsync, Log, MemoryLog
-from crdtstream.store.replay import replay_log
 from crdtstream.v1 import membership_pb2_grpc, replication_pb2_grpc
 from tests.conftest import free_base_port
 from tests.harness.driven import UID, Capture, Told
@@ -111,24 +111,25 @@ class LiveRegion:
 
     async def begin(self) -> None:
         """Read the log; no links yet."""
-        self.replica = Replica(self.number, peers=list(self._peers))
-        await replay_log(self.log, self.replica)
-        self.region = Region(
-            self.replica,
-            Database(self.replica),
-            Runtime(
+        assembled = await assemble(
+            self.log,
+            # None was made: a start reads the whole log.
+            MemoryCheckpoints(MemoryLog()),
+            self._folder,
+            lambda known: Replica(self.number, peers=known),
+            identity=self._identity,
+            configured=self._peers,
+            limits=self._limits,
+            runtime=Runtime(
                 now=wall_clock,
                 encode=self._capture,
                 clock=perf_counter_ns,
                 uniform=Random(self.number).uniform,
                 make_uid=random_uid,
             ),
-            seq=self.log.last_seq,
-            folder=self._folder,
-            identity=self._identity,
-            peers=Peers.at(self.number, self._peers),
-            limits=self._limits,
         )
+        self.region = assembled.region
+        self.replica = self.region.replica
         self.engine = Engine(self.region, self.log, fsync=self._fsync)
         self.service = ReplicationService(
             self.engine, password_mark=self._password_mark, callers=self.callers
