@@ -1,6 +1,6 @@
 """Notifications of what other regions did, by what it changed here; and of nothing else.
 
-What commands of this region notify is compared with Redis in ``like_redis/test_notifications.py``.
+What commands of this region notify is compared with Redis in ``like_redis/scripts/node``.
 """
 
 from itertools import product

@@ -4,11 +4,12 @@ Only times are normalised, and only where a command is known to put one.  "Just 
 stay apart, as do -1 (never) and a time.
 """
 
+import re
 import time
 from collections.abc import Sequence
 
 from tests.like_redis.sides import Answer, Blocked
-from tests.like_redis.wire import Failure, Pairs, Read
+from tests.like_redis.wire import Failure, Read, Typed
 
 # Between "just now" and what scripts call long ago; nothing compared takes that long.
 LONG_MS = 5_000_000
@@ -17,6 +18,13 @@ FROM_NOW_ON_S_MAX = 10_000_000
 
 _IDLE_NAMES = (b"idle", b"inactive")
 _CLOCK_NAMES = (b"seen-time", b"active-time")
+# Not of INFO, which shows them, nor of PING, with which comparisons wait; nor of CLIENT UNBLOCK,
+# which Redis calls failed when it makes another client's command fail.
+_CALLS = re.compile(
+    rb"cmdstat_(?!info:|ping:|client\|unblock:)(\S+?):calls=(\d+).*"
+    rb",rejected_calls=(\d+),failed_calls=(\d+)"
+)
+_ERRORS = re.compile(rb"errorstat_(\S+?):count=(\d+)")
 
 
 def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
@@ -26,6 +34,10 @@ def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
     match argv[0].upper():
         case b"XPENDING" if isinstance(reply, list):
             return [_idle_at(2, row) if _is_row(row, 4) else row for row in reply]
+        case b"INFO" if argv[-1] == b"commandstats":
+            return sorted(_found(_CALLS, reply), key=repr)
+        case b"INFO" if argv[-1] == b"errorstats":
+            return _found(_ERRORS, reply)
         case b"XINFO":
             return _without_times(reply)
         case b"PTTL" if isinstance(reply, int) and reply > 0:
@@ -37,6 +49,13 @@ def comparable(argv: Sequence[bytes], reply: Answer) -> Answer:
         case b"SCAN" if isinstance(reply, list) and isinstance(reply[1], list):
             return [reply[0], sorted(reply[1], key=repr)]
     return reply
+
+
+def _found(line: re.Pattern[bytes], reply: Answer) -> list[Read]:
+    """Names and numbers in a section of INFO."""
+    text = reply.text if isinstance(reply, Typed) else reply
+    assert isinstance(text, bytes)
+    return [b" ".join(words) for words in line.findall(text)]
 
 
 def _deadline(at_s: int, reply: int) -> Read:
@@ -86,4 +105,4 @@ def _without_times(value: Read) -> Read:
             items.append([_clock_at(len(row) - 2, row) for row in item if isinstance(row, list)])
         else:
             items.append(_without_times(item))
-    return Pairs(items) if isinstance(value, Pairs) else items
+    return type(value)(items)

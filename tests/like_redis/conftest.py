@@ -5,8 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from crdtstream.core.ids import IdMode
 from tests.like_redis import oracles
 from tests.like_redis.oracles import RealServer
+from tests.resp.node import Node, running
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +27,11 @@ def other_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Rea
             for name, binary in oracles.binaries().items()
             if name != "redis 8" and binary is not None
         ]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    """A node in liberal mode behind a socket."""
+    with running() as node:
+        node.call(lambda: setattr(node.replica, "id_mode", IdMode.LIBERAL))
+        yield node

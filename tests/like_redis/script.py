@@ -4,6 +4,8 @@
 # text                   a remark
 XADD s 1-1 f v           a command of the client A, words quoted as in a shell
 B: XREAD BLOCK 0 …       a command of another client
+3: SUBSCRIBE c           … that speaks RESP3, whatever the others speak; ``2`` speaks RESP2
+MULTI ; XLEN s ; EXEC    commands that are sent at once; only in ``node/``
 ~ B runs out             B, which waits, waits until its time is over
 ~ B unblocked            CLIENT UNBLOCK of B, as if its time were over
 ~ B unblocked error      … with an error

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from enum import Enum
 from io import BufferedReader, BytesIO
+from itertools import groupby
 from typing import Protocol, TypeAlias
 
 from crdtstream.commands.reply import Reply
@@ -31,6 +32,9 @@ class Blocked(Enum):
 BLOCKED = Blocked.BLOCKED
 Answer: TypeAlias = Read | Blocked
 OK = Simple(b"OK")
+# Subscribers in RESP2 may send it as well.
+END = b"no-such-command"
+ENDED = Failure(f"ERR unknown command '{END.decode()}', with args beginning with: ")
 
 
 def shown(answer: Answer) -> str:
@@ -71,8 +75,8 @@ class Connection:
         assert isinstance(identity, int)
         self.id = identity
 
-    def send(self, argv: Sequence[bytes]) -> None:
-        self._socket.sendall(request(argv))
+    def send(self, *commands: Sequence[bytes]) -> None:
+        self._socket.sendall(b"".join(map(request, commands)))
 
     def read(self) -> Read:
         return read_reply(self._source)
@@ -80,6 +84,14 @@ class Connection:
     def call(self, argv: Sequence[bytes]) -> Read:
         self.send(argv)
         return self.read()
+
+    def call_at_once(self, *commands: Sequence[bytes]) -> list[Read]:
+        """Send all in one piece; everything that comes until the answer to an unknown command."""
+        self.send(*commands, [END])
+        answers: list[Read] = []
+        while (answer := self.read()) != ENDED:
+            answers.append(answer)
+        return answers
 
     @property
     def has_reply(self) -> bool:
@@ -105,16 +117,23 @@ class RealSide:
         self._protocol = protocol
         self._clients: dict[str, Connection] = {}
         self._waiting: dict[str, Connection] = {}
+        self._listening: dict[str, Connection] = {}
         self._control = Connection(server.connect(), 2)
         # What an earlier comparison left waiting is gone before this one's first command.
         self._settle()
         assert self._control.call([b"FLUSHALL"]) == OK
         for name, default in ((b"entries", b"100"), (b"bytes", b"4096")):
             self._control.call([b"CONFIG", b"SET", b"stream-node-max-%b" % name, default])
+        self._control.call([b"CONFIG", b"SET", b"notify-keyspace-events", b""])
 
     def call(self, client: str, argv: Sequence[bytes]) -> Answer:
         connection = self._client(client)
         assert client not in self._waiting, "a waiting client calls nothing"
+        commands = [list(words) for is_word, words in groupby(argv, b";".__ne__) if is_word]
+        if any(words[0].upper().endswith(b"SUBSCRIBE") for words in commands):
+            self._listening[client] = connection
+        if client in self._listening or len(commands) > 1:
+            return list[Read](connection.call_at_once(*commands))
         if not may_wait(argv) or connection.is_queueing:
             reply = connection.call(argv)
             connection.is_queueing = is_queueing(connection.is_queueing, argv, reply)
@@ -127,13 +146,18 @@ class RealSide:
         return BLOCKED
 
     def woken(self) -> dict[str, Read]:
+        heard: dict[str, Read] = {
+            name: list[Read](told)
+            for name, one in self._listening.items()
+            if (told := one.call_at_once())
+        }
         if not self._waiting:
-            return {}
+            return heard
         self._settle()
         served = {name: one.read() for name, one in self._waiting.items() if one.has_reply}
         for name in served:
             del self._waiting[name]
-        return served
+        return heard | served
 
     def run_out(self, client: str) -> Read:
         return self._waiting.pop(client).read()
@@ -151,7 +175,8 @@ class RealSide:
 
     def _client(self, name: str) -> Connection:
         if name not in self._clients:
-            self._clients[name] = Connection(self._server.connect(), self._protocol)
+            protocol = int(name) if name.isdigit() else self._protocol
+            self._clients[name] = Connection(self._server.connect(), protocol)
         return self._clients[name]
 
     def _settle(self) -> None:

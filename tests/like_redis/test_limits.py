@@ -12,7 +12,6 @@ import pytest
 
 from tests.like_redis.oracles import RealServer, binaries
 from tests.like_redis.oracles import running as running_real
-from tests.patience import seconds
 from tests.resp.node import Node, running, settings
 
 INPUTS = [
@@ -32,12 +31,6 @@ BEFORE_LOGIN = [
     b"a" * 66_000,
     b"PING\r\n" * 10,
 ]
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    with running() as node:
-        yield node
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +58,7 @@ def answer(connection: socket.socket, said: bytes) -> bytes:
 
 
 def ours(node: Node, said: bytes) -> bytes:
-    return answer(socket.create_connection(("127.0.0.1", node.port), timeout=seconds()), said)
+    return answer(node.connect(), said)
 
 
 @pytest.mark.parametrize("said", INPUTS, ids=lambda said: repr(said[:20]))

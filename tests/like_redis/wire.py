@@ -7,6 +7,7 @@ wants to see all that, so replies are read into these shapes:
     bulk string  bytes            status   Simple(text)       null bulk (RESP2)   NULL_BULK
     integer      int              error    Failure(text)      null array (RESP2)  NULL_ARRAY
     array        list             map      Pairs([k, v …])    null (RESP3)        NULL
+    set          Members([…])     push     Pushed([…])
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error, at the top or inside the array that EXEC answers."""
+    """An error, at the top or inside the array that EXEC answers; its text keeps every byte."""
 
     text: str
 
@@ -49,9 +50,17 @@ class Pairs(list["Read"]):
     """A RESP3 map: keys and values in turn, in the order in which they came."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pairs) and super().__eq__(other)
+        return type(other) is type(self) and super().__eq__(other)
 
     __hash__ = None
+
+
+class Members(Pairs):
+    """A RESP3 set."""
+
+
+class Pushed(Pairs):
+    """A RESP3 push: what a client gets without asking."""
 
 
 Read: TypeAlias = Union[bytes, int, Nothing, Simple, Failure, Typed, Pairs, "list[Read]"]
@@ -80,7 +89,7 @@ def read_reply(source: ByteSource) -> Read:
         case b"+":
             return Simple(text)
         case b"-":
-            return Failure(text.decode("utf-8", "backslashreplace"))
+            return Failure(text.decode("utf-8", "surrogateescape"))
         case b":":
             return int(text)
         case b"_":
@@ -95,6 +104,10 @@ def read_reply(source: ByteSource) -> Read:
             return [read_reply(source) for _ in range(int(text))]
         case b"%":
             return Pairs(read_reply(source) for _ in range(2 * int(text)))
+        case b"~":
+            return Members(read_reply(source) for _ in range(int(text)))
+        case b">":
+            return Pushed(read_reply(source) for _ in range(int(text)))
         case b"#" | b"," | b"(":
             return Typed(kind, text)
     raise AssertionError(f"no reply begins like {line!r}")
@@ -123,7 +136,7 @@ def shown(reply: Read) -> str:
         case Simple(text):
             return "+" + text.decode("utf-8", "backslashreplace")
         case Failure(message):
-            return f"error: {message}"
+            return "error: " + message.encode("utf-8", "backslashreplace").decode()
         case Typed(kind, text):
             return f"{kind.decode()}{text!r}"
     inside = " ".join(map(shown, reply))

@@ -4,7 +4,7 @@ from typing import Final
 
 from tests.mutations.mutation import Mutation
 
-LIKE_REDIS: Final = "tests/like_redis/test_notifications.py::"
+LIKE_REDIS: Final = "tests/like_redis/test_scripts.py::"
 NODE: Final = "tests/resp/test_notifications.py::"
 
 NOTIFICATIONS: Final = (
@@ -39,7 +39,7 @@ NOTIFICATIONS: Final = (
         "crdtstream/commands/keys/deleting.py",
         "    with replica.announcing():\n        if replica.is_string_only(key):",
         "    if True:\n        if replica.is_string_only(key):",
-        (LIKE_REDIS + "test_notifications_are_redis_notifications",),
+        (LIKE_REDIS + "test_a_node_answers_as_redis",),
         "FLUSHALL sends a notification for every key",
     ),
     Mutation(

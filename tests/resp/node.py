@@ -106,6 +106,9 @@ class Node:
     def client(self) -> "RawClient":
         return RawClient(self.port)
 
+    def connect(self) -> socket.socket:
+        return self.client().socket
+
     @contextmanager
     def each_command_taking(self, ms: int) -> Iterator[None]:
         """Let every command take exactly so long, by the clock that measures commands."""

@@ -1,4 +1,4 @@
-"""PUBLISH and SUBSCRIBE at one region: Redis's own bytes, and what listening costs others."""
+"""PUBLISH and SUBSCRIBE at one region: subscribers that leave, and what listening costs others."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,6 @@ from crdtstream.database.listening import Kind, Patterns
 from crdtstream.resp.clients import pubsub
 from crdtstream.resp.clients.output_limits import PUBSUB_LIMIT
 from crdtstream.resp.wire.encode import encode
-from tests.like_redis import oracles
-from tests.like_redis.oracles import RealServer
 from tests.patience import seconds, wait_until
 from tests.resp.node import Node, request, running, settings
 
@@ -31,90 +29,8 @@ def words(line: str) -> bytes:
     return request(*(b"" if word == '""' else word.encode() for word in line.split()))
 
 
-# --- The same bytes as Redis ----------------------------------------------------------------------
-
-# Each script has steps: a client, and what it sends at once.  ``a`` and ``b`` speak the protocol
-# under test, ``old`` always RESP2, ``new`` always RESP3.
-SCRIPTS: Final[dict[str, list[tuple[str, list[str]]]]] = {
-    "subscribing": [
-        ("a", ["SUBSCRIBE x"]),
-        ("a", ["SUBSCRIBE x y x"]),
-        ("a", ["UNSUBSCRIBE none"]),
-        ("a", ["PSUBSCRIBE p* q?"]),
-        ("a", ["SSUBSCRIBE x s", "SSUBSCRIBE x"]),
-        ("a", ["UNSUBSCRIBE x none y", "UNSUBSCRIBE", "UNSUBSCRIBE x"]),
-        ("a", ["PUNSUBSCRIBE p* none q?", "PUNSUBSCRIBE"]),
-        ("a", ["SUNSUBSCRIBE none s", "SUNSUBSCRIBE", "SUNSUBSCRIBE"]),
-        ("a", ['SUBSCRIBE ""', 'UNSUBSCRIBE ""']),
-        ("a", ["subscribe Mixed", "Unsubscribe Mixed"]),
-        ("a", ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]),
-        ("a", ["PUBLISH x", "PUBLISH x y z", "SPUBLISH x"]),
-    ],
-    "publishing": [
-        ("b", ["PUBLISH x nobody", "SPUBLISH x nobody"]),
-        ("a", ["SUBSCRIBE x"]),
-        ("b", ["PUBLISH x one", "PUBLISH X two", 'PUBLISH x ""', "SPUBLISH x three"]),
-        ("a", ["PSUBSCRIBE ?"]),
-        ("b", ["PUBLISH x both"]),
-        ("old", ["SUBSCRIBE x"]),
-        ("new", ["SUBSCRIBE x"]),
-        ("b", ["PUBLISH x all"]),
-        ("a", ["UNSUBSCRIBE x"]),
-        ("b", ["PUBLISH x pattern", "PUBLISH xx nobody"]),
-        ("a", ["PUNSUBSCRIBE", "SSUBSCRIBE x"]),
-        ("b", ["PUBLISH x others", "SPUBLISH x shard"]),
-    ],
-    "asking": [
-        ("b", ["PUBSUB CHANNELS", "PUBSUB NUMSUB", "PUBSUB NUMSUB x", "PUBSUB NUMPAT"]),
-        ("a", ["SUBSCRIBE one", "PSUBSCRIBE p* r*", "SSUBSCRIBE shard"]),
-        ("old", ["SUBSCRIBE one", "PSUBSCRIBE p*"]),
-        ("b", ["PUBSUB CHANNELS", "PUBSUB CHANNELS o*", "PUBSUB CHANNELS z*", "PUBSUB NUMPAT"]),
-        ("b", ["PUBSUB NUMSUB one shard one", "PUBSUB SHARDNUMSUB one shard"]),
-        ("b", ["PUBSUB SHARDCHANNELS", "PUBSUB SHARDCHANNELS z*", "PUBSUB SHARDNUMSUB"]),
-        ("b", ["PUBSUB HELP", "PUBSUB FOO", "PUBSUB", "PUBSUB CHANNELS a b", "PUBSUB NUMPAT x"]),
-    ],
-    "what a subscriber may call": [
-        ("a", ["PING", "PING hi", "SUBSCRIBE x", "PING", "PING hi", "PING a b"]),
-        ("a", ["XLEN s", "XADD s * f", "FOO bar", "ECHO", "WATCH s", "XINFO FOO", "EXEC"]),
-        ("a", ["CLIENT GETNAME", "HELLO x", "AUTH x y z q", "DISCARD", "PUBSUB NUMPAT"]),
-        ("a", ["UNSUBSCRIBE", "PING", "XLEN s"]),
-        ("a", ["SSUBSCRIBE x", "XLEN s", "SUNSUBSCRIBE", "XLEN s"]),
-        ("a", ["PSUBSCRIBE x", "XLEN s", "PUNSUBSCRIBE", "XLEN s"]),
-    ],
-    "leaving": [
-        ("a", ["SUBSCRIBE x", "PSUBSCRIBE x*", "SSUBSCRIBE x", "RESET", "PING", "UNSUBSCRIBE"]),
-        ("b", ["PUBLISH x gone", "SPUBLISH x gone", "PUBSUB CHANNELS", "PUBSUB NUMPAT"]),
-    ],
-    "transactions": [
-        ("a", ["MULTI", "SUBSCRIBE x", "XLEN s", "EXEC"]),
-        ("b", ["MULTI", "PUBLISH x one", "XLEN s", "PUBLISH x two", "DISCARD"]),
-        ("b", ["MULTI", "PUBLISH x one", "XLEN s", "PUBLISH x two", "EXEC"]),
-        ("a", ["MULTI", "XLEN s", "EXEC"]),
-        ("a", ["UNSUBSCRIBE"]),
-        ("a", ["MULTI", "SUBSCRIBE x y", "PUBLISH x self", "SSUBSCRIBE x", "EXEC"]),
-        ("a", ["UNSUBSCRIBE x y"]),
-        ("a", ["MULTI", "PSUBSCRIBE x", "PUNSUBSCRIBE", "UNSUBSCRIBE", "SUNSUBSCRIBE", "EXEC"]),
-        ("a", ["MULTI", "SUBSCRIBE", "EXEC"]),
-    ],
-    "publishing to oneself": [
-        ("a", ["PUBLISH x before", "SUBSCRIBE x", "PUBLISH x one", "PUBLISH x two", "PING"]),
-        ("a", ["PSUBSCRIBE *", "PUBLISH x three", "ECHO between", "PUBLISH x four"]),
-    ],
-    "silence": [
-        ("a", ["CLIENT REPLY OFF", "XLEN s", "SUBSCRIBE x", "UNSUBSCRIBE x", "CLIENT REPLY ON"]),
-        ("a", ["CLIENT REPLY SKIP", "SUBSCRIBE x", "UNSUBSCRIBE x", "XLEN s"]),
-        ("a", ["CLIENT REPLY SKIP", "XLEN s", "SUBSCRIBE x"]),
-        ("b", ["CLIENT REPLY OFF", "PUBLISH x unanswered", "CLIENT REPLY ON"]),
-    ],
-    "changing the protocol": [
-        ("new", ["SUBSCRIBE x", "HELLO 2 FOO", "XLEN s"]),
-        ("b", ["PUBLISH x one"]),
-    ],
-}  # fmt: skip
-
-
 class Client:
-    """One connection to either server."""
+    """A connection that reads all answers to what it sends at once."""
 
     def __init__(self, connection: socket.socket, protocol: int) -> None:
         self.socket = connection
@@ -134,39 +50,6 @@ class Client:
             assert more, data
             data += more
         return data.removesuffix(end)
-
-
-def transcript(
-    connect: Callable[[], socket.socket], steps: list[tuple[str, list[str]]], protocol: int
-) -> list[str]:
-    """Bytes that each client got at each step; the one that acts comes first."""
-    lines = []
-    with contextlib.ExitStack() as stack:
-        clients = {
-            name: Client(stack.enter_context(contextlib.closing(connect())), its_protocol)
-            for name, its_protocol in (("a", protocol), ("b", protocol), ("old", 2), ("new", 3))
-        }
-        for name, sent in steps:
-            lines.append(f"{name}: {'; '.join(sent)}\n    {clients[name].run(sent)!r}")
-            for other, client in clients.items():
-                if other != name:
-                    lines.append(f"  {other} hears {client.run([])!r}")
-    return lines
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with oracles.newest(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_every_byte_is_redis_s(node: Node, real: RealServer, name: str, protocol: int) -> None:
-    steps = SCRIPTS[name]
-    expected = transcript(real.connect, steps, protocol)
-    wait_until(lambda: not node.server.connections, "clients of the last test are gone")
-    assert transcript(lambda: node.client().socket, steps, protocol) == expected
 
 
 # --- CLIENT LIST ----------------------------------------------------------------------------------
