@@ -76,6 +76,14 @@ def start_redis_benchmark(
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+def in_pipelines(requests: int, pipeline: int) -> int:
+    """Number of requests that redis-benchmark sends if it is asked for ``requests``.
+
+    It sends whole pipelines alone, and so some more.
+    """
+    return -(-requests // pipeline) * pipeline
+
+
 def benchmark_figures(process: "subprocess.Popen[str]") -> dict[str, float]:
     """Figures of redis-benchmark, once it has ended.
 

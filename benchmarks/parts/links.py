@@ -18,8 +18,7 @@ WARM_UP: Final = 300 * PIPELINE
 
 
 def run(options: Options) -> Found:
-    # Whole pipelines: redis-benchmark sends no part of one.
-    requests = options.scaled(REQUESTS // PIPELINE) * PIPELINE
+    requests = options.scaled(REQUESTS)
     starters = {
         PLAIN: regions(FSYNC, count=REGIONS),
         "mutual TLS": regions(FSYNC, count=REGIONS, tls_links=True),

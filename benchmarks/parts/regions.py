@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Final
 
-from benchmarks.generators import benchmark_figures, start_redis_benchmark
+from benchmarks.generators import benchmark_figures, in_pipelines, start_redis_benchmark
 from benchmarks.measured import Sample, in_turns
 from benchmarks.parts.part import FSYNCS, OURS, Found, Options, Part
 from benchmarks.systems import Starter, System, redis_servers, regions, started
@@ -55,7 +55,7 @@ def run(options: Options) -> Found:
 
 def measure(system: System, writers: int, requests: int) -> dict[str, float]:
     """The rate in sum, processor time of all nodes for a message, and until all are equal."""
-    each = requests // writers
+    each = in_pipelines(requests // writers, PIPELINE)
     words = ["XADD", KEY, "*", "field", "value:__rand_int__"]
     before, began = system.cpu_seconds(), time.perf_counter()
     running = [
@@ -83,6 +83,7 @@ def measure(system: System, writers: int, requests: int) -> dict[str, float]:
 
 def measure_streams(system: System, streams: int, requests: int) -> dict[str, float]:
     """As ``measure``, of one writer whose entries are of many streams in any order."""
+    requests = in_pipelines(requests, PIPELINE)
     words = ["XADD", f"{KEY}:__rand_int__", "*", "field", "value"]
     before = system.cpu_seconds()
     found = benchmark_figures(

@@ -10,10 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.generators import blocked_clients, parse_benchmark, pings, run_load
+from benchmarks.generators import (
+    blocked_clients,
+    in_pipelines,
+    parse_benchmark,
+    pings,
+    run_load,
+    xadds,
+)
 from benchmarks.load.paced import STAMP
 from benchmarks.load.wire import Connection, LoadError
 from benchmarks.nats_servers import MIRROR, SUBJECT, nats_pair
+from benchmarks.parts import regions
 from benchmarks.relay import relay
 from benchmarks.systems import System, redis_servers, started
 from tests.conftest import ROOT, program
@@ -51,6 +59,20 @@ def redis_alone() -> Iterator[System]:
 def port(redis_alone: System) -> int:
     redis_alone.client().flushall()
     return redis_alone.ports[0]
+
+
+@pytest.mark.parametrize("requests", [1, 16, 1_001])
+def test_redis_benchmark_sends_whole_pipelines(
+    port: int, redis_alone: System, requests: int
+) -> None:
+    program("redis-benchmark")
+    xadds(port, pipeline=16, requests=requests, key=KEY)
+    assert redis_alone.client().xlen(KEY) == in_pipelines(requests, 16)
+
+
+def test_the_end_of_an_odd_number_of_requests_is_found(redis_alone: System, port: int) -> None:
+    program("redis-benchmark")
+    assert regions.measure(redis_alone, 1, 1_001)["rate_per_s"] > 0
 
 
 def test_consumers_read_and_acknowledge_everything_once(port: int) -> None:
