@@ -174,6 +174,18 @@ def _quotient(
     return measured
 
 
+def _links() -> Iterator[Aim]:
+    case, by_tls = "3 nodes, -P 16", "mutual TLS"
+    yield Aim(
+        "three regions whose links speak mutual TLS: processor time for a message, ratio to plain",
+        1.1,
+        False,
+        "",
+        _ratio("links", case, "cpu_us", by_tls),
+        _peer("links", case, "cpu_us", "µs", ("plain links", by_tls)),
+    )
+
+
 def _consume() -> Iterator[Aim]:
     for fsync in FSYNCS:
         yield Aim(
@@ -300,6 +312,7 @@ AIMS: Final = (
     *_xadd(),
     *_tls(),
     *_regions(),
+    *_links(),
     *_consume(),
     *_latency(),
     *_visibility(),

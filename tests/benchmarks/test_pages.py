@@ -36,6 +36,11 @@ XADD = outcome(
     ("everysec, -P 16", "Redis", {"rate_per_s": 400_000, "cpu_us": 2}),
     ("everysec, -P 16", "crdtstream", {"rate_per_s": 80_000, "cpu_us": 12}),
 )
+LINKS = outcome(
+    "links",
+    ("3 nodes, -P 16", "plain links", {"cpu_us": 10}),
+    ("3 nodes, -P 16", "mutual TLS", {"cpu_us": 12}),
+)
 REGIONS = outcome(
     "curve-regions",
     *((str(count), "crdtstream", {"cpu_us": 4.0 + 2.0 * (count - 1)}) for count in (1, 3, 5, 9)),
@@ -52,6 +57,11 @@ def test_aim_is_judged_by_what_was_measured() -> None:
     what = "XADD, 50 clients, everysec, -P 1: ratio to Redis"
     assert found[what] == (what, "Redis 150 k /s", "≥ 0.6", "0.7", "yes")
     assert found["XADD, 50 clients, everysec, -P 16: ratio to Redis"][-2:] == ("0.2", "no")
+
+
+def test_links_by_tls_are_judged_by_processor_time() -> None:
+    (row,) = [aim.row({"links": LINKS}) for aim in AIMS if "mutual TLS" in aim.what]
+    assert row[1:] == ("plain links 15 µs, mutual TLS 18 µs", "≤ 1.1", "1.2", "no")
 
 
 def test_unmeasured_aims_are_neither_reached_nor_missed() -> None:
