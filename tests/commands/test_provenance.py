@@ -83,6 +83,24 @@ def test_without_an_id_it_tells_of_every_value_of_a_string() -> None:
     assert [row["shown"] for row in of_type(list, r1("CRDT.WHY x"))] == [0, 0]
 
 
+def test_of_a_counter_it_tells_what_each_region_added_and_to_which_value() -> None:
+    r1, r2 = Node(1), Node(2)
+    r2.run("INCR begun")
+    r1.run("SET x 100", "INCRBY x 5")
+    sync(r1, r2)
+    r2.run("INCR x", "DECRBY x 3")
+    assert of_type(list, r2("CRDT.WHY x")) == [
+        {"origin": 1, "dot": "1:1", "value": "100", "deadline": None, "shown": 1},
+        *(
+            {"origin": origin, "dot": dot, "added": added, "added-to": "1:1"}
+            | {"deadline": None, "shown": 1}
+            for origin, dot, added in ((1, "1:2", 5), (2, "2:3", -2))
+        ),
+    ]
+    (begun,) = of_type(list, r1("CRDT.WHY begun"))
+    assert (begun["added"], begun["added-to"]) == (1, None)
+
+
 # --- Producers ----------------------------------------------------------------------------------
 
 
