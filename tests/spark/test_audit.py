@@ -18,17 +18,11 @@ from crdtstream.spark.jobs.audit import (
     DuplicateIds,
     audit,
 )
-from crdtstream.spark.jobs.audit_findings import Kind
-from crdtstream.spark.jobs.audit_keys import (
-    Aspect,
-    Streams,
-    Subject,
-    differences,
-    still_differing,
-)
+from crdtstream.spark.jobs.audit_findings import Kind, Subject
+from crdtstream.spark.jobs.audit_keys import Facts, differences, still_differing
 from crdtstream.spark.jobs.regions import told_as
 from crdtstream.spark.nodes import Nodes
-from crdtstream.spark.options import EntryId, NodesOptions, Security
+from crdtstream.spark.options import ID_MIN, EntryId, NodesOptions, Security
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
@@ -392,11 +386,13 @@ def test_a_region_that_stops_answering_meanwhile_is_told(
 
 # --- Streams and groups, look by look -------------------------------------------------------------
 
-GROUP_BEHIND = Subject(Aspect.FRONTIER, b"s", b"g", 1)
+STREAM = Subject(Kind.STREAM, b"s")
+GROUP = Subject(Kind.GROUP, b"s", b"g")
+GROUP_BEHIND = Subject(Kind.FRONTIER, b"s", b"g", 1)
 
 
-def having(reached: int) -> dict[bytes, dict[bytes, dict[int, EntryId]]]:
-    return {b"s": {b"g": {1: EntryId(reached, 0)}}}
+def having(reached: int) -> Facts:
+    return {STREAM: ID_MIN, GROUP: ID_MIN, GROUP_BEHIND: EntryId(reached, 0)}
 
 
 @pytest.mark.parametrize(
@@ -412,7 +408,7 @@ def having(reached: int) -> dict[bytes, dict[bytes, dict[int, EntryId]]]:
     ],
 )
 def test_a_frontier_agrees_where_all_have_reached_what_any_had(
-    before: dict[int, Streams], now: dict[int, Streams], differs: bool
+    before: dict[int, Facts], now: dict[int, Facts], differs: bool
 ) -> None:
     suspects = differences(before)
 
@@ -421,16 +417,16 @@ def test_a_frontier_agrees_where_all_have_reached_what_any_had(
 
 
 def test_a_lane_of_which_a_region_tells_nothing_is_no_difference() -> None:
-    assert differences({1: having(5), 2: {b"s": {b"g": {}}}}) == {}
+    assert differences({1: having(5), 2: {STREAM: ID_MIN, GROUP: ID_MIN}}) == {}
 
 
 def test_a_stream_that_is_missing_is_one_difference() -> None:
-    assert list(differences({1: having(5), 2: {}})) == [Subject(Aspect.STREAM, b"s")]
+    assert differences({1: having(5), 2: {}}) == {STREAM: {1: ID_MIN, 2: None}}
 
 
 def test_a_difference_that_agreed_once_is_no_suspect_any_more() -> None:
-    apart: dict[int, Streams] = {1: having(5), 2: {}}
-    together: dict[int, Streams] = {1: {}, 2: {}}
+    apart: dict[int, Facts] = {1: having(5), 2: {}}
+    together: dict[int, Facts] = {1: {}, 2: {}}
 
     suspects = still_differing(apart, together, differences(apart))
 

@@ -40,20 +40,15 @@ from crdtstream.spark.jobs import audit_entries as entries
 from crdtstream.spark.jobs.audit_entries import RegionRange
 from crdtstream.spark.jobs.audit_findings import (
     Finding,
+    Has,
     Kind,
+    Subject,
     duplicate_findings,
     entry_findings,
     finding_of,
     key_findings,
 )
-from crdtstream.spark.jobs.audit_keys import (
-    Differing,
-    Streams,
-    Subject,
-    differences,
-    still_differing,
-    streams_of,
-)
+from crdtstream.spark.jobs.audit_keys import Facts, differences, facts_of, still_differing
 from crdtstream.spark.jobs.folder import ArchiveError, Folder, folder_at
 from crdtstream.spark.jobs.regions import Regions, told_as
 from crdtstream.spark.jobs.shared_folder import check_shared
@@ -214,7 +209,7 @@ class _Audit:
             database_uid=regions.database_uid,
             regions=numbers,
             cut=cut,
-            streams=len({key for streams in looks.values() for key in streams}),
+            streams=len({subject.key for facts in looks.values() for subject in facts}),
             entries=compared.alike,
             removed=compared.removed,
             findings=_added_up((row["kind"], row["count"]) for row in counts),
@@ -227,7 +222,7 @@ class _Audit:
     def _folder(self) -> Folder:
         return folder_at(self._spark, self._options.output)
 
-    def _findings(self, compared: _Compared, keys: Iterable[Differing]) -> DataFrame:
+    def _findings(self, compared: _Compared, keys: Mapping[Subject, Has]) -> DataFrame:
         """All findings; kinds without findings cost no work."""
         numbers = self._regions.numbers
         found = key_findings(self._spark, keys)
@@ -305,15 +300,15 @@ class _Audit:
             for part in plans[one.region].ranges
         ]
         return entries.read_ranges(
-            entries.ranges_table(self._spark, ranges),
+            self._spark.createDataFrame(ranges, entries.RANGES_SCHEMA),
             self._regions.nodes,
             entries_count=sum(part.entries for plan in plans.values() for part in plan.ranges),
         )
 
     # --- Streams and groups -------------------------------------------------------------------
 
-    def _differing_keys(self, before: Mapping[int, Streams]) -> Iterable[Differing]:
-        suspects: dict[Subject, Differing] = differences(before)
+    def _differing_keys(self, before: Mapping[int, Facts]) -> Mapping[Subject, Has]:
+        suspects = differences(before)
         for _ in range(KEY_LOOKS):
             if not suspects:
                 break
@@ -324,12 +319,12 @@ class _Audit:
             now = self._look(few or self._options.streams)
             suspects = still_differing(before, now, suspects)
             before = now
-        return suspects.values()
+        return suspects
 
-    def _look(self, patterns: Iterable[bytes]) -> dict[int, Streams]:
+    def _look(self, patterns: Iterable[bytes]) -> dict[int, Facts]:
         """The streams and groups of every region, now."""
         wanted = tuple(patterns)
-        return self._regions.each(lambda node: streams_of(node.streams(wanted, with_groups=True)))
+        return self._regions.each(lambda node: facts_of(node.streams(wanted, with_groups=True)))
 
     # --- Both ---------------------------------------------------------------------------------
 

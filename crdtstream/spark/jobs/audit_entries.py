@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,8 +54,7 @@ _ENTRIES: Final = pa.schema(
 DOT: Final = ("key", "origin", "n")
 
 
-@dataclass(frozen=True, slots=True)
-class RegionRange:
+class RegionRange(NamedTuple):
     """Dots of one lane, to be read in one region; ``mark``: in which incarnation of the origin."""
 
     region: int
@@ -110,15 +109,6 @@ def _with_range(batch: pa.RecordBatch, wanted: RegionRange) -> pa.RecordBatch:
         *(batch.column(name) for name in ("fields", "producer", "idempotent_id")),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ENTRIES)
-
-
-def ranges_table(spark: SparkSession, ranges: Iterable[RegionRange]) -> DataFrame:
-    """``RANGES_SCHEMA``."""
-    rows = [
-        (one.region, one.address, one.key, one.origin, one.above_n, one.upto_n, one.mark)
-        for one in ranges
-    ]
-    return spark.createDataFrame(rows, RANGES_SCHEMA)
 
 
 def read_ranges(ranges: DataFrame, options: NodesOptions, *, entries_count: int) -> DataFrame:

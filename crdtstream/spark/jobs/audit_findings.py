@@ -1,15 +1,15 @@
 """Findings of an audit, and the table of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as all Spark programs call it
 
 from crdtstream.spark.jobs.audit_entries import differing
-from crdtstream.spark.jobs.audit_keys import Aspect, Differing
+from crdtstream.spark.options import EntryId
 
 # key: the stream's name as it is; stream: as text.  n: the dot's number, of entries; origin alone:
 # the lane, of frontiers.  has: by region.
@@ -37,6 +37,25 @@ class Kind(Enum):
     STREAM = "stream"
     GROUP = "group"
     FRONTIER = "frontier"
+
+
+class Subject(NamedTuple):
+    """One thing without a dot that all regions should have alike.
+
+    Attributes:
+        kind: ``STREAM``, ``GROUP`` or ``FRONTIER``.
+        group: empty of a stream.
+        origin: the lane, of a frontier; else 0.
+    """
+
+    kind: Kind
+    key: bytes
+    group: bytes = b""
+    origin: int = 0
+
+
+# What each region has of a subject; None: nothing.
+Has: TypeAlias = Mapping[int, EntryId | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,44 +155,32 @@ def _shaped(frame: DataFrame, **given: Column) -> DataFrame:
     )
 
 
-def key_findings(spark: SparkSession, differences: Iterable[Differing]) -> DataFrame:
+def key_findings(spark: SparkSession, differing: Mapping[Subject, Has]) -> DataFrame:
     """Streams, groups and frontiers that regions have differently."""
-    rows = [_key_row(one) for one in differences]
-    return spark.createDataFrame(rows, FINDINGS_SCHEMA)
+    return spark.createDataFrame([_key_row(*one) for one in differing.items()], FINDINGS_SCHEMA)
 
 
-_KINDS: Final = {
-    Aspect.STREAM: Kind.STREAM,
-    Aspect.GROUP: Kind.GROUP,
-    Aspect.FRONTIER: Kind.FRONTIER,
-}
-
-
-def _key_row(one: Differing) -> tuple[Any, ...]:
-    subject, has = one.subject, one.has
-    is_frontier = subject.aspect is Aspect.FRONTIER
-    # The regions that are behind; of streams and groups it is unknown which regions are right.
+def _key_row(subject: Subject, has: Has) -> tuple[Any, ...]:
+    shown = {region: "missing" if what is None else "there" for region, what in has.items()}
+    # Of streams and groups it is unknown which regions are right; of frontiers the furthest is.
     wrong = sorted(has)
-    if is_frontier:
-        furthest = max(_as_id(what) for what in has.values())
-        wrong = [region for region in wrong if _as_id(has[region]) < furthest]
+    reached = {region: what for region, what in has.items() if what is not None}
+    if subject.kind is Kind.FRONTIER:
+        shown = {region: str(what) for region, what in reached.items()}
+        furthest = max(reached.values())
+        wrong = [region for region in wrong if reached[region] < furthest]
     return (
-        _KINDS[subject.aspect].value,
+        subject.kind.value,
         True,
         text_of(subject.key),
         subject.key,
-        None if subject.aspect is Aspect.STREAM else text_of(subject.group),
-        subject.origin if is_frontier else None,
+        None if subject.kind is Kind.STREAM else text_of(subject.group),
+        subject.origin or None,
         None,
         None,
         wrong,
-        dict(has),
+        shown,
     )
-
-
-def _as_id(text: str) -> tuple[int, int]:
-    ms, _, seq = text.partition("-")
-    return int(ms), int(seq)
 
 
 def finding_of(row: Row) -> Finding:

@@ -8,130 +8,68 @@ region has reached the furthest frontier of the time before, as it only moves up
 exists.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
 
+from crdtstream.spark.jobs.audit_findings import Has, Kind, Subject
 from crdtstream.spark.options import ID_MIN, EntryId
 from crdtstream.v1 import query_pb2
 
-# Per lane (origin region) the end of the acknowledged run.
-Frontier: TypeAlias = Mapping[int, EntryId]
-# The groups of a stream.
-Groups: TypeAlias = Mapping[bytes, Frontier]
-# The streams of one region.
-Streams: TypeAlias = Mapping[bytes, Groups]
+# What one region has: of a frontier the end of the acknowledged run, else ``ID_MIN``.
+Facts: TypeAlias = Mapping[Subject, EntryId]
 
 
-class Aspect(Enum):
-    """Aspect that may differ."""
-
-    STREAM = "stream"
-    GROUP = "group"
-    FRONTIER = "frontier"
-
-
-class Subject(NamedTuple):
-    """One thing that all regions should have alike; ``group`` is empty of a stream, ``origin`` 0
-    where no lane is meant."""
-
-    aspect: Aspect
-    key: bytes
-    group: bytes = b""
-    origin: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Differing:
-    """A subject that regions have differently; ``has``: what each one has, by region."""
-
-    subject: Subject
-    has: Mapping[int, str]
-
-
-def streams_of(descriptions: Iterable[query_pb2.StreamDescription]) -> Streams:
+def facts_of(descriptions: Iterable[query_pb2.StreamDescription]) -> Facts:
     """Streams, groups and frontiers that a region said it has."""
-    return {
-        one.key: {
-            group.name: {
-                position.lane: EntryId(position.id.ms, position.id.seq)
-                for position in group.frontier
-            }
-            for group in one.groups
-        }
-        for one in descriptions
-    }
+    facts = {}
+    for one in descriptions:
+        facts[Subject(Kind.STREAM, one.key)] = ID_MIN
+        for group in one.groups:
+            facts[Subject(Kind.GROUP, one.key, group.name)] = ID_MIN
+            for position in group.frontier:
+                reached = EntryId(position.id.ms, position.id.seq)
+                facts[Subject(Kind.FRONTIER, one.key, group.name, position.lane)] = reached
+    return facts
 
 
-def differences(looks: Mapping[int, Streams]) -> dict[Subject, Differing]:
-    """Differences between regions that were all looked at."""
-    found: dict[Subject, Differing] = {}
-    for key in sorted({key for streams in looks.values() for key in streams}):
-        _compare_stream(key, looks, found)
+def differences(looks: Mapping[int, Facts]) -> dict[Subject, Has]:
+    """Differences between regions that were all looked at.
+
+    A stream or a group that is missing as a whole is one difference.  A lane without entries is
+    reported by some regions and not by others, which is none.
+    """
+    found: dict[Subject, Has] = {}
+    for subject in dict.fromkeys(subject for facts in looks.values() for subject in facts):
+        has = {region: facts.get(subject) for region, facts in looks.items()}
+        if subject.kind is Kind.GROUP:
+            stream = Subject(Kind.STREAM, subject.key)
+            has = {region: what for region, what in has.items() if stream in looks[region]}
+        elif subject.kind is Kind.FRONTIER:
+            has = {region: what for region, what in has.items() if what is not None}
+        if len(set(has.values())) > 1:
+            found[subject] = has
     return found
 
 
-def _compare_stream(
-    key: bytes, looks: Mapping[int, Streams], found: dict[Subject, Differing]
-) -> None:
-    holders = {region: streams[key] for region, streams in looks.items() if key in streams}
-    if len(holders) < len(looks):
-        _note(found, Subject(Aspect.STREAM, key), _presence(looks, holders))
-    for group in sorted({group for groups in holders.values() for group in groups}):
-        having = {region: groups[group] for region, groups in holders.items() if group in groups}
-        # A stream that is missing as a whole is one difference.
-        if len(having) < len(holders):
-            _note(found, Subject(Aspect.GROUP, key, group), _presence(holders, having))
-        for origin in sorted({origin for frontier in having.values() for origin in frontier}):
-            # A lane without entries is reported by some regions, and by others not.
-            reached = {
-                region: frontier[origin]
-                for region, frontier in having.items()
-                if origin in frontier
-            }
-            if len(set(reached.values())) > 1:
-                shown = {region: str(entry_id) for region, entry_id in reached.items()}
-                _note(found, Subject(Aspect.FRONTIER, key, group, origin), shown)
-
-
-def _note(found: dict[Subject, Differing], subject: Subject, has: Mapping[int, str]) -> None:
-    found[subject] = Differing(subject, has)
-
-
-def _presence(all_of: Iterable[int], holders: Iterable[int]) -> dict[int, str]:
-    there = set(holders)
-    return {region: "there" if region in there else "missing" for region in all_of}
-
-
 def still_differing(
-    before: Mapping[int, Streams], now: Mapping[int, Streams], suspects: Iterable[Subject]
-) -> dict[Subject, Differing]:
+    before: Mapping[int, Facts], now: Mapping[int, Facts], suspects: Collection[Subject]
+) -> dict[Subject, Has]:
     """Of ``suspects`` those that regions have differently now, too.
 
     Args:
         before: the look before, of each region; by now every region has applied all
             effects that led to it.
     """
-    differ = differences(now)
     return {
-        subject: differ[subject]
-        for subject in suspects
-        if subject in differ and not _caught_up(before, now, subject)
+        subject: has
+        for subject, has in differences(now).items()
+        if subject in suspects and not _caught_up(before, subject, has)
     }
 
 
-def _caught_up(before: Mapping[int, Streams], now: Mapping[int, Streams], subject: Subject) -> bool:
+def _caught_up(before: Mapping[int, Facts], subject: Subject, has: Has) -> bool:
     """True if a frontier has reached, in every region, the furthest one of the look before."""
-    if subject.aspect is not Aspect.FRONTIER:
+    if subject.kind is not Kind.FRONTIER:
         return False
-    furthest = max(_reached(before, subject), default=ID_MIN)
-    return all(reached >= furthest for reached in _reached(now, subject))
-
-
-def _reached(looks: Mapping[int, Streams], subject: Subject) -> Iterator[EntryId]:
-    """Frontiers of the group in the lane, of all regions that have it."""
-    for streams in looks.values():
-        frontier = streams.get(subject.key, {}).get(subject.group, {})
-        if subject.origin in frontier:
-            yield frontier[subject.origin]
+    furthest = max(facts.get(subject, ID_MIN) for facts in before.values())
+    return all(reached is not None and reached >= furthest for reached in has.values())
