@@ -17,7 +17,7 @@ from crdtstream.database.acl.selectors import Reason
 from crdtstream.database.acl.texts import dry_run_of
 from crdtstream.database.acl.touched import touches_of
 from crdtstream.database.acl.users import Users
-from crdtstream.settings import NodeSettings
+from crdtstream.settings.node_settings import NodeSettings
 from tests.conftest import require
 from tests.like_redis import oracles
 from tests.like_redis.sides import Connection
