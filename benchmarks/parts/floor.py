@@ -1,4 +1,4 @@
-"""What is left of a request when its command is left out, and when the log is.
+"""PING beside XADD, and XADD without a log: how much of an XADD is left when one of them goes.
 
 PING takes the way of every request: socket, event loop, parser, session, reply.  What an XADD takes
 besides is for the command, the tick and the log.  A node without a log (``without_log.py``) shows
