@@ -74,8 +74,8 @@ NO_SIZES = {
     """,
     "Redis's number, which clients see": """
         core.footprint.SAMPLES_DEFAULT core.groups.progress.DELIVERY_COUNT_MAX
-        core.keyspace.keyspace.IDMP_DURATION_S_DEFAULT
-        core.keyspace.keyspace.IDMP_MAXSIZE_DEFAULT
+        core.keyspace.keys.IDMP_DURATION_S_DEFAULT
+        core.keyspace.keys.IDMP_MAXSIZE_DEFAULT
         core.producers.idempotency.DURATION_S_MAX core.producers.idempotency.MAXSIZE_MAX
         commands.groups.claiming.ATTEMPTS_PER_COUNT
         commands.groups.claiming.AUTOCLAIM_COUNT_DEFAULT commands.groups.claiming.COUNT_MAX

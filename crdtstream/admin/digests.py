@@ -160,17 +160,17 @@ class Digests:
     async def _key_digests(
         self, first: int, last: int
     ) -> AsyncGenerator[tuple[bytes, bytes], None]:
-        for key in keys_between(self._replica, first, last):
+        for key in keys_between(self._replica.keys, first, last):
             await self._rest()
             if key is None:
                 continue
-            sums = KeySums(self._replica, key)
+            sums = KeySums(self._replica.keys, key)
             await self._all_of(sums.go_on)
             if sums.parts:
                 yield key, sums.digest
 
     async def _parts(self, key: bytes) -> AsyncGenerator[pb.DigestItem, None]:
-        sums = KeySums(self._replica, key)
+        sums = KeySums(self._replica.keys, key)
         await self._all_of(sums.go_on)
         for part in sums.parts:
             yield part_item(part)
@@ -205,7 +205,7 @@ class Digests:
             above_n = found[-1].n
 
     def _lane(self, key: bytes, origin: int) -> Lane | None:
-        stream = self._replica.held_stream(key)
+        stream = self._replica.keys.held_stream(key)
         return None if stream is None else stream.lanes.get(RegionId(origin))
 
     # --- Turns --------------------------------------------------------------------------------

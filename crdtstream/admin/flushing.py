@@ -182,7 +182,7 @@ class Flushing:
     def _count(self, key: bytes) -> None:
         """Count a key if clients can see it."""
         stream = self._replica.stream(key)
-        if stream is not None or self._replica.string(key) is not None:
+        if stream is not None or self._replica.keys.string(key) is not None:
             self._keys += 1
         if stream is not None:
             self._entries += stream.length
@@ -221,6 +221,6 @@ class Flushing:
 
 def _walk(replica: Replica) -> Iterator[bytes | None]:
     """Every key of which something is kept, once or twice; None: none is found yet."""
-    yield from keys_between(replica, 0, BUCKETS - 1)
+    yield from keys_between(replica.keys, 0, BUCKETS - 1)
     # Of those that have expired only their floor may be left.
     yield from replica.floor_keys()

@@ -23,14 +23,14 @@ WRONG_TYPE: Final = "WRONGTYPE Operation against a key holding the wrong kind of
 
 def exists(replica: Replica, key: bytes) -> bool:
     """True if the key holds anything."""
-    return replica.stream(key) is not None or replica.string(key) is not None
+    return replica.stream(key) is not None or replica.keys.string(key) is not None
 
 
 def deadline_of(replica: Replica, key: bytes) -> Millis | None:
     """Time at which what clients see of the key ends; None: it does not, or there is nothing."""
     if replica.stream(key) is not None:
-        return replica.deadline_of(key)
-    return None if replica.string(key) is None else replica.string_deadline_of(key)
+        return replica.keys.expiry.of(key)
+    return None if replica.keys.string(key) is None else replica.keys.string_expiry.of(key)
 
 
 # --- Strings ------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def string_or_none(replica: Replica, key: bytes) -> StringRegister | None:
     """The string, None without a key; or WRONGTYPE if the key holds a stream."""
     if replica.stream(key) is not None:
         raise CommandError(WRONG_TYPE)
-    return replica.string(key)
+    return replica.keys.string(key)
 
 
 # --- Streams and groups -------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def string_or_none(replica: Replica, key: bytes) -> StringRegister | None:
 
 def refuse_string(replica: Replica, key: bytes) -> None:
     """WRONGTYPE for a key that has no stream, and is a string."""
-    if replica.string(key) is not None:
+    if replica.keys.string(key) is not None:
         raise CommandError(WRONG_TYPE)
 
 

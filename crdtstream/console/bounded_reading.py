@@ -176,7 +176,7 @@ async def read_keys(
     began = time.perf_counter_ns()
     ends, last = began + TURN_NS, began + SEARCH_NS_MAX.value
     while len(found) < KEYS_SHOWN.value and looked_at < KEYS_LOOKED_AT.value:
-        cursor, keys = replica.scan_keys(cursor, KEYS_AT_ONCE)
+        cursor, keys = replica.keys.scan(cursor, KEYS_AT_ONCE)
         looked_at += len(keys)
         for key in keys:
             stream = replica.stream(key) if matches(key) else None

@@ -26,15 +26,13 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from hashlib import blake2b
 from heapq import merge
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import ID_MIN, U64_MAX, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
-from crdtstream.core.keyspace.registers import KeyRegisters
-from crdtstream.core.keyspace.stream import Stream
-from crdtstream.core.keyspace.strings import StringRegister
+from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.lanes.blocks import (
     DIGEST_MASK,
     Piece,
@@ -288,24 +286,6 @@ def _first_n(piece: Piece) -> int:
     return int.from_bytes(piece.columns[2][:8], "little")
 
 
-class Held(Protocol):
-    """Look-up of keys, expired ones included: a ``Replica``."""
-
-    def held_stream(self, key: bytes) -> Stream | None: ...
-
-    def held_registers(self, key: bytes) -> KeyRegisters | None: ...
-
-    def held_string(self, key: bytes) -> StringRegister | None: ...
-
-
-class HeldKeys(Held, Protocol):
-    """As ``Held``, for a walk over all keys."""
-
-    def register_keys(self) -> list[bytes]: ...
-
-    def scan_held_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]: ...
-
-
 class KeySums:
     """The parts of a key with their digests, made in steps: lane by lane, then the rest.
 
@@ -313,12 +293,12 @@ class KeySums:
         parts: what was made so far; all of them when ``go_on`` has said so.
     """
 
-    __slots__ = ("_key", "_lane", "_others", "_replica", "_sum", "parts")
+    __slots__ = ("_key", "_keys", "_lane", "_others", "_sum", "parts")
 
-    def __init__(self, replica: Held, key: bytes) -> None:
-        self._replica = replica
+    def __init__(self, keys: Keys, key: bytes) -> None:
+        self._keys = keys
         self._key = key
-        self._others = _other_parts(replica, key)
+        self._others = _other_parts(keys, key)
         # The lane that is being counted, or was counted last.
         self._lane = NO_REGION
         self._sum: LaneSum | None = None
@@ -331,7 +311,7 @@ class KeySums:
         """
         # Between two calls the stream may be deleted, or another one get its name: what exists is
         # counted.
-        stream = self._replica.held_stream(self._key)
+        stream = self._keys.held_stream(self._key)
         lanes = {} if stream is None else stream.lanes
         while True:
             if self._sum is None:
@@ -370,7 +350,7 @@ class KeySums:
         return hasher.digest()
 
 
-def _other_parts(replica: Held, key: bytes) -> Iterator[PartSum | None]:
+def _other_parts(keys: Keys, key: bytes) -> Iterator[PartSum | None]:
     """All but the lanes, made in steps: the state may change between two of them.
 
     What is known of a group is dropped with it, so the dots of its creates are in each part of it:
@@ -379,27 +359,27 @@ def _other_parts(replica: Held, key: bytes) -> Iterator[PartSum | None]:
     Returns:
         Parts; None: a step without one.
     """
-    stream = replica.held_stream(key)
+    stream = keys.held_stream(key)
     if stream is not None:
         for region, register in sorted(stream.last_ids.items()):
             digest = _hash(bytes_of_last_id(register))
             name = PartName(PartKind.LAST_ID, b"", region)
             yield PartSum(name, digest, 0, register.n, register.id)
         for group_name in sorted(stream.groups):
-            yield from _parts_of_group(replica, key, group_name)
-    registers = replica.held_registers(key)
+            yield from _parts_of_group(keys, key, group_name)
+    registers = keys.registers.get(key)
     if registers is not None:
         if expiry := bytes_of_expiry(registers):
             yield _part(PartKind.EXPIRY, expiry)
         if config := bytes_of_config(registers):
             yield _part(PartKind.CONFIG, config)
-    string = replica.held_string(key)
+    string = keys.held_string(key)
     if string is not None:
         yield _part(PartKind.STRING, bytes_of_string(string))
 
 
-def _parts_of_group(replica: Held, key: bytes, name: bytes) -> Iterator[PartSum | None]:
-    group = _group(replica, key, name)
+def _parts_of_group(keys: Keys, key: bytes, name: bytes) -> Iterator[PartSum | None]:
+    group = _group(keys, key, name)
     if group is None:
         return
     creates = bytes_of_creates(group)
@@ -410,7 +390,7 @@ def _parts_of_group(replica: Held, key: bytes, name: bytes) -> Iterator[PartSum 
         acked = AckedSum(creates, region)
         while True:
             # It may have gone, and one of its name may be another one, with other creates.
-            group = _group(replica, key, name)
+            group = _group(keys, key, name)
             if group is None or bytes_of_creates(group) != creates:
                 return
             intervals = group.intervals.get(region)
@@ -422,8 +402,8 @@ def _parts_of_group(replica: Held, key: bytes, name: bytes) -> Iterator[PartSum 
             yield PartSum(part, acked.digest, acked.count, 0, acked.end)
 
 
-def _group(replica: Held, key: bytes, name: bytes) -> Group | None:
-    stream = replica.held_stream(key)
+def _group(keys: Keys, key: bytes, name: bytes) -> Group | None:
+    stream = keys.held_stream(key)
     return None if stream is None else stream.groups.get(name)
 
 
@@ -477,7 +457,7 @@ def _hash(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def keys_between(replica: HeldKeys, first_bucket: int, last_bucket: int) -> Iterator[bytes | None]:
+def keys_between(keys: Keys, first_bucket: int, last_bucket: int) -> Iterator[bytes | None]:
     """Every key of some buckets that has replicated state, in the order of SCAN.
 
     Keys may be made and deleted between two of them; one that stays is met once.  None: there is
@@ -488,16 +468,16 @@ def keys_between(replica: HeldKeys, first_bucket: int, last_bucket: int) -> Iter
     # A register may be there without stream and string, and is in no order then.  Few are.
     # They are sorted a slot at a time, when the walk reaches it.
     alone: dict[int, list[tuple[int, bytes]]] = {}
-    for at, key in enumerate(replica.register_keys()):
+    for at, key in enumerate(list(keys.registers)):
         if at % KEYS_AT_ONCE.value == 0:
             yield None
-        if replica.held_stream(key) is None and replica.held_string(key) is None:
+        if keys.held_stream(key) is None and keys.held_string(key) is None:
             checksum = crc32(key)
             if cursor <= checksum < end:
                 alone.setdefault(checksum >> _SLOT_SHIFT, []).append((checksum, key))
     slots = sorted(alone)
     while cursor < end:
-        after, keys = replica.scan_held_keys(cursor, KEYS_AT_ONCE.value)
+        after, found = keys.scan_held(cursor, KEYS_AT_ONCE.value)
         stop = min(after or _KEYS_END, end)
         # A step ends where the next slot that has some ends.
         at = bisect_left(slots, cursor >> _SLOT_SHIFT)
@@ -505,7 +485,7 @@ def keys_between(replica: HeldKeys, first_bucket: int, last_bucket: int) -> Iter
         if slot:
             stop = min(stop, (slots[at] + 1) << _SLOT_SHIFT)
         here = sorted(one for one in slot if cursor <= one[0] < stop)
-        both = merge(((crc32(key), key) for key in keys), here)
+        both = merge(((crc32(key), key) for key in found), here)
         # One that got a stream since is in both.
         for checksum, key in dict.fromkeys(both):
             if checksum < stop:

@@ -58,7 +58,7 @@ class Footprint:
         """A walk in steps of a few keys; between two of them anything may change."""
         replica, cursor, nodes, rest = self._replica, 0, 0, 0
         while True:
-            cursor, keys = replica.scan_keys(cursor, KEYS_AT_ONCE.value)
+            cursor, keys = replica.keys.scan(cursor, KEYS_AT_ONCE.value)
             for key in keys:
                 rest += rest_of_key(replica, key)
                 stream = replica.stream(key)
@@ -77,7 +77,7 @@ def nodes_of_stream(stream: Stream, samples: int | None) -> int:
 
 def rest_of_key(replica: Replica, key: bytes) -> int:
     """Memory that a key takes besides macro nodes; 0 if there is no such key."""
-    stream, string = replica.stream(key), replica.string(key)
+    stream, string = replica.stream(key), replica.keys.string(key)
     if stream is None and string is None:
         return 0
     total = getsizeof(key) + (0 if string is None else _string_bytes(string))
@@ -87,7 +87,7 @@ def rest_of_key(replica: Replica, key: bytes) -> int:
     total += sum(_group_bytes(group) for group in stream.groups.values())
     if stream.window is not None:
         total += _window_bytes(stream.window)
-    if replica.deadline_of(key) is not None or any(replica.idmp_settings_of(key)):
+    if replica.keys.expiry.of(key) is not None or any(replica.keys.idmp_settings_of(key)):
         total += REGISTERS_BYTES
     return total
 

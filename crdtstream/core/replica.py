@@ -45,7 +45,7 @@ from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.incarnations import Lineages, Marked, marked_by, unheard
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.issuing.noting_issuer import NotingIssuer
-from crdtstream.core.keyspace.registers import KeyRegisters
+from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.cold import ColdError
@@ -87,8 +87,7 @@ class Replica:
         redis_version: the Redis that clients are told they speak to; the tunable ``redis-version``.
         node_limits: how full macro nodes get.
         residency: which macro nodes are in memory.
-        idmp_duration_s, idmp_maxsize: for streams without values of XCFGSET.
-        now: what time it is, by the last ``advance``.
+        keys: what there is, to be read.
         touched: keys that changed since the set was last cleared; it drives blocked and watching
             clients.
         acknowledged_count, frontier_count: pending entries acknowledged here, and AckFrontier
@@ -102,7 +101,7 @@ class Replica:
             started.
         cold: images that ``take_cold`` has to return.
         stream_deadlines, string_deadlines: deadlines of keys, whether they count here or not; while
-            both are empty, ``next_deadline`` is None.
+            both are empty, ``Keys.next_deadline`` is None.
         expiry_is_held: expired keys wait for entries that are on disk.
         ends: regions whose effects are known to end, and where; set from outside.
         staged: reads the state that a ``Merged`` names; None: none is staged here.
@@ -152,11 +151,11 @@ class Replica:
         self.note_settled = self._issuer.note_settled
         # Every command looks at these; they are the same objects for good.
         self._keys = self._state.keys
+        self.keys: Keys = self._keys
         self._streams = self._keys.streams
         self._registers = self._keys.registers
         self._strings = self._keys.strings
         self._expiry = self._keys.expiry
-        self.next_deadline = self._keys.next_deadline
         self._due = self._keys.due
         self.stream_deadlines = self._keys.expiry.deadlines
         self.string_deadlines = self._keys.string_expiry.deadlines
@@ -172,37 +171,10 @@ class Replica:
             return None
         return self._streams.get(key)
 
-    def held_stream(self, key: bytes) -> Stream | None:
-        """As ``stream``, and also one that has expired and was not deleted yet.
-
-        A reader by dots must get its entries until the delete says that they are lost: it may yet
-        be made to last.
-        """
-        return self._streams.get(key)
-
-    def string(self, key: bytes) -> StringRegister | None:
-        """The string of that key, None if it does not exist or has expired.
-
-        A key may have a stream, too; then clients see that.
-        """
-        return self._keys.string(key)
-
-    def held_string(self, key: bytes) -> StringRegister | None:
-        """As ``string``, and also one that has expired and was not deleted yet."""
-        return self._keys.strings.get(key)
-
     def addition(self, key: bytes, by: int) -> AddToString:
         """The effect by which this region adds to a string; one that has expired must be gone."""
         string = self._keys.strings.get(key) or StringRegister()
         return string.addition(key, self.region, by)
-
-    def held_registers(self, key: bytes) -> KeyRegisters | None:
-        """The registers of the key; they may be there without anything else."""
-        return self._registers.get(key)
-
-    def register_keys(self) -> list[bytes]:
-        """The keys that have registers, in no order."""
-        return list(self._registers)
 
     def is_string_only(self, key: bytes) -> bool:
         """True if the key has a string, expired or not, and nothing of a stream: no stream, no
@@ -219,10 +191,6 @@ class Replica:
         """Number of keys, expired ones included (as in Redis)."""
         return len(self._keys)
 
-    def known_keys(self) -> list[bytes]:
-        """Every key with a stream, a string or a register, expired ones too, in order."""
-        return self._keys.known()
-
     def remembered_keys(self) -> list[bytes]:
         """The known keys, and those that expired and left a floor (``floors.py``), in order."""
         return sorted({*self._keys.known(), *self._floors.keys()})
@@ -230,33 +198,6 @@ class Replica:
     def floor_keys(self) -> list[bytes]:
         """The keys that expired and left a floor of this region, in no order."""
         return list(self._floors.keys())
-
-    def scan_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """The next cursor (0 at the end), and ``count`` keys or a few more from this one on.
-
-        A key that exists from the first call to the last is met exactly once.  O(count + log n).
-        """
-        return self._keys.scan(cursor, count)
-
-    def scan_held_keys(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """As ``scan_keys``, with the keys that ``held_stream`` or ``held_string`` finds."""
-        return self._keys.scan_held(cursor, count)
-
-    def draw_key(self) -> bytes | None:
-        """One of the keys, None if there are none; each as often as any other in the long run."""
-        return self._keys.draw()
-
-    def lost(self, key: bytes) -> Mapping[RegionId, int]:
-        """Highest dot number of the key, by origin, that a trim or a DEL removed.
-
-        Local: another region may know of less, or of more.  Of keys that are gone only the latest
-        are remembered (``trimmed.py``).
-        """
-        return self._keys.lost(key)
-
-    def gone_keys(self) -> list[bytes]:
-        """Keys that are gone and lost entries as far as is remembered (``lost``), in order."""
-        return self._keys.gone()
 
     def floor_of(self, key: bytes) -> StreamId:
         """ID that this region's appends to the key must exceed, besides the last-generated one.
@@ -395,7 +336,7 @@ class Replica:
         if stream is None or stream.window is None:
             return None
         return stream.window.find(
-            idempotent, now=self._keys.now, duration_s=self.idmp_duration_of(key)
+            idempotent, now=self._keys.now, duration_s=self._keys.idmp_duration_of(key)
         )
 
     def collapsed(self, key: bytes, entry_id: StreamId) -> list[Collapsed]:
@@ -410,60 +351,11 @@ class Replica:
         """
         return self._state.missing_rows(key, rows, count)
 
-    @property
-    def idmp_duration_s(self) -> int:
-        return self._keys.idmp_duration_s
-
-    @idmp_duration_s.setter
-    def idmp_duration_s(self, seconds: int) -> None:
-        self._keys.idmp_duration_s = seconds
-
-    @property
-    def idmp_maxsize(self) -> int:
-        return self._keys.idmp_maxsize
-
-    @idmp_maxsize.setter
-    def idmp_maxsize(self, size: int) -> None:
-        self._keys.idmp_maxsize = size
-
-    def idmp_duration_of(self, key: bytes) -> int:
-        """Number of seconds for which a stream recognises idempotent ids."""
-        return self._keys.idmp_duration_of(key)
-
-    def idmp_maxsize_of(self, key: bytes) -> int:
-        """Number of idempotent ids of a producer that a stream recognises."""
-        return self._keys.idmp_maxsize_of(key)
-
-    def idmp_settings_of(self, key: bytes) -> tuple[int | None, int | None]:
-        """Duration and maxsize as XCFGSET said them of this key, None where it did not."""
-        return self._keys.idmp_settings_of(key)
-
     # --- Time ---------------------------------------------------------------------------------
-
-    @property
-    def now(self) -> Millis:
-        return self._keys.now
 
     def advance(self, now: Millis) -> None:
         """Say what time it is; keys whose deadline has passed read as missing while it has."""
         self._keys.advance(now)
-
-    def deadline_of(self, key: bytes) -> Millis | None:
-        """Time at which the key's stream expires; None: it does not."""
-        return self._expiry.of(key)
-
-    def string_deadline_of(self, key: bytes) -> Millis | None:
-        """Time at which the key's string expires; None: it does not."""
-        return self._keys.string_expiry.of(key)
-
-    @property
-    def expiring_count(self) -> int:
-        """Number of streams and strings that have a deadline."""
-        return self._keys.expiring_count
-
-    def mean_deadline(self) -> Millis | None:
-        """The mean of the deadlines that have not passed, None if there are none."""
-        return self._keys.mean_deadline()
 
     def expire_due(self) -> None:
         """Issue the ExpireKeys and DeleteStrings that fall to this region, or as many as one tick

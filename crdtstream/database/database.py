@@ -220,7 +220,7 @@ class Database:
         Source: the order of the checks is Redis's processCommand.
         """
         assert argv, "an empty request is the parser's to skip"
-        if now != self.replica.now:
+        if now != self.replica.keys.now:
             self.advance(now)
         handler = self._spelled.get(argv[0])
         if handler is None:
@@ -399,7 +399,7 @@ class Database:
         replica = self.replica
         # A command or batch may have come before the clock's turn and found expired keys.
         may_expire = self.fault is None and not replica.expiry_is_held
-        at = replica.next_deadline(may_expire=may_expire)
+        at = replica.keys.next_deadline(may_expire=may_expire)
         waiting = self.waiting
         if waiting.times:
             woken_at = waiting.next_time()

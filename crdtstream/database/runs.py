@@ -140,7 +140,7 @@ class Runs:
     def _handler_of(self, session: Session, now: Millis, run: Run) -> Handler | None:
         """The handler of a run's commands, if no client can tell these from one command."""
         host = self._host
-        if now != host.replica.now:
+        if now != host.replica.keys.now:
             host.advance(now)
         handler = self._dispatch.spelled.get(run.name)
         is_unseen = (

@@ -146,7 +146,7 @@ class Serving:
         if with_error:
             reply = self._host.note_failure(waiter.handler, CommandError(UNBLOCKED))
         else:
-            reply = self._last_answer(waiter, self._host.replica.now)
+            reply = self._last_answer(waiter, self._host.replica.keys.now)
         self._host.note_end(waiter)
         return waiter.session, reply
 

@@ -397,7 +397,7 @@ class Figures:
         replica = self._replica
         return {
             d.KEYS: lambda: [Sample(len(replica))],
-            d.KEYS_EXPIRING: lambda: [Sample(replica.expiring_count)],
+            d.KEYS_EXPIRING: lambda: [Sample(replica.keys.expiring_count)],
             d.KEYS_EXPIRED: lambda: [Sample(replica.expired_count)],
         }
 

@@ -148,7 +148,7 @@ class Walker:
         busiest: _Greatest[GroupFigures] = _Greatest(self._names_max)
         replica, cursor = self._replica, 0
         while True:
-            cursor, keys = replica.scan_keys(cursor, KEYS_AT_ONCE)
+            cursor, keys = replica.keys.scan(cursor, KEYS_AT_ONCE)
             for key in keys:
                 stream = replica.stream(key)
                 # A key may be gone that was there when the one before had its many groups counted.

@@ -178,8 +178,8 @@ def _new_replica(
         node_bytes_max=settings.stream_node_max_bytes,
         peers=peers,
     )
-    replica.idmp_duration_s = settings.stream_idmp_duration
-    replica.idmp_maxsize = settings.stream_idmp_maxsize
+    replica.keys.idmp_duration_s = settings.stream_idmp_duration
+    replica.keys.idmp_maxsize = settings.stream_idmp_maxsize
     replica.staged = partial(staged_state, staging)
     return replica
 

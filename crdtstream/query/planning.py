@@ -118,13 +118,13 @@ def matching_keys(replica: Replica, patterns: Sequence[bytes], into: list[bytes]
     """Put the streams that match one of the patterns into a list, ascending; no pattern: all."""
     wanted = _Patterns(patterns)
     if patterns and not wanted.globs:
-        into += sorted(key for key in wanted.names if replica.held_stream(key) is not None)
+        into += sorted(key for key in wanted.names if replica.keys.held_stream(key) is not None)
         return
     runs: list[list[bytes]] = []
     cursor = 0
     while True:
-        cursor, keys = replica.scan_held_keys(cursor, wanted.step_keys)
-        streams = [key for key in keys if replica.held_stream(key) is not None]
+        cursor, keys = replica.keys.scan_held(cursor, wanted.step_keys)
+        streams = [key for key in keys if replica.keys.held_stream(key) is not None]
         runs.append(sorted(filter(wanted.match, streams)))
         if not cursor:
             break
@@ -148,7 +148,7 @@ def count(replica: Replica, bounds: Bounds, into: list[LaneCount]) -> Steps:
     for at, key in enumerate(bounds.keys):
         if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
-        stream = replica.held_stream(key)
+        stream = replica.keys.held_stream(key)
         for origin in [] if stream is None else sorted(stream.lanes):
             within = bounds.within(origin)
             if within is not None:
@@ -179,7 +179,7 @@ def _count_lane(replica: Replica, within: Within, into: LaneCount) -> Steps:
 
 
 def _lane(replica: Replica, key: bytes, origin: RegionId) -> Lane | None:
-    stream = replica.held_stream(key)
+    stream = replica.keys.held_stream(key)
     return None if stream is None else stream.lanes.get(origin)
 
 
@@ -310,7 +310,7 @@ def collect_losses(
     """Collect losses beyond ``above``, also of streams that no longer exist."""
     wanted = _Patterns(patterns)
     gone: list[bytes] = []
-    for at, key in enumerate(replica.gone_keys()):
+    for at, key in enumerate(replica.keys.gone()):
         if at % wanted.step_keys == wanted.step_keys - 1:
             yield NOTHING
         if wanted.match(key):
@@ -318,7 +318,7 @@ def collect_losses(
     for at, key in enumerate(heapq.merge(bounds.keys, gone)):
         if at % STEP_KEYS.value == STEP_KEYS.value - 1:
             yield NOTHING
-        for origin, lost_n in sorted(replica.lost(key).items()):
+        for origin, lost_n in sorted(replica.keys.lost(key).items()):
             asked = not bounds.origins or origin in bounds.origins
             if asked and lost_n > bounds.above.get(origin, 0):
                 into.append(Loss(key, origin, lost_n))

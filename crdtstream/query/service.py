@@ -184,7 +184,7 @@ class QueryService(rpc.QueryServicer):
         keys = await self._keys(request.patterns, context)
         await self._must_be_allowed(keys, context, b"xinfo stream")
         for key in keys:
-            stream = self._region.replica.held_stream(key)
+            stream = self._region.replica.keys.held_stream(key)
             if stream is not None:
                 description = _described(key, stream)
                 for name in sorted(stream.groups) if request.with_groups else ():
@@ -338,7 +338,7 @@ class QueryService(rpc.QueryServicer):
         arrow = await self._load_arrow(context)
         yield pb.ScanPiece(
             data=arrow.schema_message(arrow.ENTRIES),
-            lost_n=region.replica.lost(key).get(origin, 0),
+            lost_n=region.replica.keys.lost(key).get(origin, 0),
         )
         while True:
             read = partial(self._scan_step, key, origin, within, {})
@@ -350,7 +350,7 @@ class QueryService(rpc.QueryServicer):
             for piece in _pieces(message):
                 yield piece
         # The loss while it was read.
-        yield pb.ScanPiece(lost_n=region.replica.lost(key).get(origin, 0))
+        yield pb.ScanPiece(lost_n=region.replica.keys.lost(key).get(origin, 0))
 
     def _scan_step(
         self, key: bytes, origin: RegionId, within: Within, passed: dict[MacroNode, None]
@@ -362,7 +362,7 @@ class QueryService(rpc.QueryServicer):
         """
         # Looked up in each step: while the reader was waited for, the lane may have changed, or
         # gone.
-        stream = self._region.replica.held_stream(key)
+        stream = self._region.replica.keys.held_stream(key)
         lane = None if stream is None else stream.lanes.get(origin)
         if lane is None:
             return None
@@ -400,14 +400,14 @@ class QueryService(rpc.QueryServicer):
         self, key: bytes, *, deliveries_min: int
     ) -> Iterator[list[tuple[bytes, bytes, Nack]]]:
         """Pending entries of a stream, a step at a time; a step may find none."""
-        stream = self._region.replica.held_stream(key)
+        stream = self._region.replica.keys.held_stream(key)
         if stream is None:
             return
         for name, region in [(name, lane) for name in stream.groups for lane in stream.lanes]:
             above = ID_MIN
             while True:
                 # The stream and the group may have gone since the last step.
-                stream = self._region.replica.held_stream(key)
+                stream = self._region.replica.keys.held_stream(key)
                 group = None if stream is None else stream.groups.get(name)
                 if group is None:
                     break

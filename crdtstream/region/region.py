@@ -240,7 +240,7 @@ class Region:
                 self.links.look_at_routes()
             case Signal.CHECKPOINT_ENDED:
                 # SAVE waits for it.
-                self.clients.settle_acks(self.replica.now)
+                self.clients.settle_acks(self.replica.keys.now)
             case Signal.ASKING | Signal.REMOVAL:
                 self.links.reopen()
             case Signal.LOSS:
@@ -548,7 +548,7 @@ class Region:
             self.opening.note_time(now)
             self.stability.forget_stable()
             # Clients that wait for effects which are lost by it are told so.
-            self.clients.serve_all(self.replica.now)
+            self.clients.serve_all(self.replica.keys.now)
             self.tick.open()
             return
         self.opening.note_folder(change)
@@ -614,7 +614,7 @@ class Region:
             own = {here} if self.membership.members.is_removed else frozenset()
             self.change_peers(
                 # The clock of a region that has done nothing yet does not show the time.
-                Millis(max(self.replica.now, self._now)),
+                Millis(max(self.replica.keys.now, self._now)),
                 self.membership.members.peers,
                 leaving=cuts.leaving | own,
                 gone=cuts.final.keys() - own,
@@ -633,7 +633,7 @@ class Region:
             return
         self._cuts_noted = cuts.keys()
         self.replica.ends = removed_ends(cuts)
-        self.clients.serve_all(self.replica.now)
+        self.clients.serve_all(self.replica.keys.now)
         self.tick.open()
 
     @property
@@ -656,7 +656,7 @@ class Region:
         # Though clients' writes are refused: perhaps they are because of a dead region that this
         # removes.
         if self.gate.fault is None:
-            now = self.replica.now
+            now = self.replica.keys.now
             self.database.change_anyway(now, lambda replica, _: replica.issue(effect))
             self.clients.settle(now)
             self.tick.open()

@@ -68,7 +68,7 @@ class Stability:
             self._retention.note_told(region, durable_vv)
         if self._knowledge.learn(region, durable_vv, regains=regains):
             self.forget_stable()
-            self._clients.settle_acks(self._replica.now)
+            self._clients.settle_acks(self._replica.keys.now)
             self._tick.open()
 
     def forget_stable(self) -> None:

@@ -27,8 +27,8 @@ def facts_of(replica: Replica) -> Facts:
 def local_facts(replica: Replica) -> object:
     """Facts that a region knows of its own reading."""
     found = []
-    for key in replica.known_keys():
-        stream = replica.held_stream(key)
+    for key in replica.keys.known():
+        stream = replica.keys.held_stream(key)
         if stream is None:
             continue
         for name, group in sorted(stream.groups.items()):
@@ -71,7 +71,7 @@ def shown(replica: Replica, key: bytes) -> dict[str, Any]:
     """Facts of the model as a replica holds them; also of a key that has expired."""
     stream = replica._streams.get(key)
     held = replica._registers.get(key)
-    string = replica.held_string(key)
+    string = replica.keys.held_string(key)
     groups = {} if stream is None else stream.groups
     return {
         "entries": sorted(

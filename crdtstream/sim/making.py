@@ -462,7 +462,7 @@ class Maker:
         return "XADD y * f v"
 
     def _entries(self, node: SimNode, key: str) -> list[str]:
-        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
+        stream = node.region.replica.keys.held_stream(key.encode()) if node.is_up else None
         if stream is None:
             return []
         with node.looking():
@@ -473,7 +473,7 @@ class Maker:
             ]
 
     def _pending(self, node: SimNode, key: str) -> list[str]:
-        stream = node.region.replica.held_stream(key.encode()) if node.is_up else None
+        stream = node.region.replica.keys.held_stream(key.encode()) if node.is_up else None
         group = None if stream is None else stream.groups.get(GROUP)
         if stream is None or group is None:
             return []

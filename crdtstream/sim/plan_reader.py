@@ -86,7 +86,7 @@ def _clamped(vv: VersionVector, region: RegionId, n: int) -> VersionVector:
 
 def _dots_in(replica: Replica, part: planning.Range) -> list[tuple[RegionId, int]]:
     """Entries of one range of a plan, as a scan reads them."""
-    stream = replica.held_stream(part.key)
+    stream = replica.keys.held_stream(part.key)
     lane = None if stream is None else stream.lanes.get(part.origin)
     if lane is None:
         return []

@@ -72,7 +72,7 @@ class _Reached:
 
     def streams(self, patterns: Sequence[bytes]) -> Iterable[query_pb2.StreamDescription]:
         (key,) = patterns
-        stream = self.node.region.replica.held_stream(key)
+        stream = self.node.region.replica.keys.held_stream(key)
         lanes = [] if stream is None else sorted(stream.lanes)
         return [
             query_pb2.StreamDescription(
@@ -82,7 +82,7 @@ class _Reached:
 
     def scan(self, request: query_pb2.ScanRequest) -> Iterator[_Names]:
         with self.node.looking():
-            stream = self.node.region.replica.held_stream(request.key)
+            stream = self.node.region.replica.keys.held_stream(request.key)
             assert stream is not None
             lane = stream.lanes[RegionId(request.origin)]
             names = [macro.idempotent_at(at) for _, macro, at in lane.scan(ID_MIN, ID_MAX)]

@@ -14,8 +14,8 @@ from crdtstream.sim.violation import ViolationError
 
 def check_order(replica: Replica) -> None:
     """I5, I6, I11: lanes ascend by ID and by dot, and no macro node is empty."""
-    for key in replica.known_keys():
-        stream = replica.held_stream(key)
+    for key in replica.keys.known():
+        stream = replica.keys.held_stream(key)
         for lane in () if stream is None else stream.lanes.values():
             last_id, last_n = -1, 0
             for node in lane.macro_nodes():
@@ -35,7 +35,7 @@ def check_order(replica: Replica) -> None:
 def check_reading(node: SimNode, acknowledged: set[bytes]) -> None:
     """I9: an entry behind the reader is pending, acknowledged in some region, or was
     deleted."""
-    stream = node.region.replica.held_stream(READ_KEY)
+    stream = node.region.replica.keys.held_stream(READ_KEY)
     group = None if stream is None else stream.groups.get(GROUP)
     if stream is None or group is None:
         return
@@ -59,7 +59,7 @@ def check_home(node: SimNode, ever: set[RegionId]) -> None:
         ever: every region that was the home at some time.
     """
     replica = node.region.replica
-    stream = replica.held_stream(HOME_KEY)
+    stream = replica.keys.held_stream(HOME_KEY)
     group = None if stream is None else stream.groups.get(GROUP)
     homes = {*ever, *map(replica.acting_for, ever)}
     if group is not None and node.number not in homes and group.pending_count:
@@ -72,7 +72,7 @@ def check_home(node: SimNode, ever: set[RegionId]) -> None:
 def check_rows(replica: Replica, keys: set[bytes]) -> None:
     """I13: each row of a numbered producer is in the stream once."""
     for key in sorted(keys):
-        stream = replica.held_stream(key)
+        stream = replica.keys.held_stream(key)
         rows = [
             row
             for lane in ({} if stream is None else stream.lanes).values()
@@ -87,7 +87,7 @@ def check_delivery(kept: Iterable[SimNode]) -> None:
     """I9, I12: all entries are delivered where they must be, those of a removed region too."""
     for node in kept:
         for key in (READ_KEY, HOME_KEY):
-            stream = node.region.replica.held_stream(key)
+            stream = node.region.replica.keys.held_stream(key)
             group = None if stream is None else stream.groups.get(GROUP)
             if stream is None or group is None:
                 continue
@@ -143,8 +143,8 @@ class Incarnations:
         before, ended = self._groups, self._ended
         found = {}
         replica = node.region.replica
-        for key in replica.known_keys():
-            stream = replica.held_stream(key)
+        for key in replica.keys.known():
+            stream = replica.keys.held_stream(key)
             for name, group in ({} if stream is None else stream.groups).items():
                 seen = found[key, name] = SeenGroup(frozenset(group.creates), [*group.chunks()])
                 earlier = before.get((key, name), ended.get((key, name)))

@@ -60,7 +60,7 @@ def _times_of_clients(region: Region) -> Iterator[Millis]:
     replica = region.replica
     for deadlines in (replica.stream_deadlines, replica.string_deadlines):
         for at, _ in deadlines.values():
-            if at > replica.now:
+            if at > replica.keys.now:
                 yield at
 
 

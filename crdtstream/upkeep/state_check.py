@@ -27,9 +27,9 @@ class StateCounts:
 
 def wrong_lanes(replica: Replica, counts: StateCounts) -> Iterator[str]:
     """Lanes that break a rule, in words; counts what it walks over.  O(entries)."""
-    for key in replica.known_keys():
+    for key in replica.keys.known():
         counts.keys += 1
-        stream = replica.held_stream(key)
+        stream = replica.keys.held_stream(key)
         if stream is None:
             continue
         highest = max((register.id for register in stream.last_ids.values()), default=ID_MIN)
@@ -67,8 +67,8 @@ def _wrong_in_lane(replica: Replica, stream: Stream, lane: Lane) -> Iterator[str
 
 def wrong_groups(replica: Replica, counts: StateCounts) -> Iterator[str]:
     """Groups that break a rule, in words; counts what it walks over.  O(pending entries)."""
-    for key in replica.known_keys():
-        stream = replica.held_stream(key)
+    for key in replica.keys.known():
+        stream = replica.keys.held_stream(key)
         for name, group in ({} if stream is None else stream.groups).items():
             assert stream is not None
             counts.groups += 1

@@ -40,8 +40,8 @@ def stranded_in(replica: Replica, beyond: Beyond) -> Iterator[tuple[bytes, list[
 
     Also of streams that have expired: no other region could have made them last.
     """
-    for key in replica.known_keys():
-        stream = replica.held_stream(key)
+    for key in replica.keys.known():
+        stream = replica.keys.held_stream(key)
         lane = None if stream is None else stream.lanes.get(beyond.origin)
         if lane is None:
             continue

@@ -243,7 +243,7 @@ def test_rename_and_copy_keep_idempotent_ids(line: str) -> None:
     sync(r1, r2)
     for node in (r1, r2):
         assert idempotent_ids(node, b"b") == [first, None, second]
-        assert node.replica.idmp_settings_of(b"b") == (300, 1)
+        assert node.replica.keys.idmp_settings_of(b"b") == (300, 1)
         # Of the two only the last is recognised, as XCFGSET said: also by the new stream.
         assert (known(node, b"b", first), known(node, b"b", second)) == (False, True)
 
@@ -253,7 +253,7 @@ def test_a_setting_of_which_one_half_is_said_is_copied_as_such() -> None:
     node.run("XADD a 1-1 f v")
     node.replica.issue(SetStreamConfig(b"a", None, 7))
     node.run("COPY a b")
-    assert node.replica.idmp_settings_of(b"b") == (None, 7)
+    assert node.replica.keys.idmp_settings_of(b"b") == (None, 7)
 
 
 def test_concurrent_renames_do_not_double_what_producers_named() -> None:
@@ -318,7 +318,7 @@ def test_a_deadline_that_is_set_on_the_source_meanwhile_stays_behind() -> None:
     r2.run("PEXPIREAT a 9000")
     sync(r1, r2)
     for node in (r1, r2):
-        assert node.replica.known_keys() == [b"b"]
+        assert node.replica.keys.known() == [b"b"]
         assert node("PEXPIRETIME b") == 5000
 
 
@@ -333,10 +333,10 @@ def test_a_renamed_key_ends_where_it_was_renamed() -> None:
         node.now = 5000
         assert node("EXISTS b") == 0
     r1.expire()
-    assert r1.replica.known_keys() == [b"b"]
+    assert r1.replica.keys.known() == [b"b"]
     r2.expire()
     sync(r1, r2)
-    assert r1.replica.known_keys() == []
+    assert r1.replica.keys.known() == []
 
 
 def test_renaming_to_and_fro_ascends_in_the_lane_again_and_again() -> None:

@@ -79,7 +79,7 @@ def test_a_stream_comes_back_as_it_was_without_groups_and_deadline() -> None:
     assert call(here, b"XRANGE", b"y", b"-", b"+") == call(there, b"XRANGE", b"x", b"-", b"+")
     assert here("XINFO GROUPS y") == []
     assert here("TTL y") == -1
-    assert here.replica.idmp_settings_of(b"y") == (300, None)
+    assert here.replica.keys.idmp_settings_of(b"y") == (300, None)
     assert here.replica.find_idempotent(b"y", ONCE) is not None
     # In this region's lane.
     stream = here.replica.stream(b"y")
@@ -525,7 +525,7 @@ def test_restore_with_a_deadline_in_the_past_leaves_no_key() -> None:
     assert not node.replica.has_open_record
     assert restore(node, "x", 1000, payload, "ABSTTL", "REPLACE") is OK
     node.end_tick()
-    assert node.replica.known_keys() == []
+    assert node.replica.keys.known() == []
 
 
 def test_a_deadline_beyond_64_bits_is_refused() -> None:

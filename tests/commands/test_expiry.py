@@ -70,7 +70,7 @@ def test_a_deadline_in_the_past_deletes_at_once(line: str) -> None:
     assert node.run(line) == 1
     assert node("EXISTS x") == 0
     assert own_deletes(node) == [b"x"]
-    assert node.replica.deadline_of(b"x") is None
+    assert node.replica.keys.expiry.of(b"x") is None
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_the_region_that_set_the_deadline_deletes_the_key_when_it_comes() -> Non
         node.expire()
     assert [own_deletes(node) for node in (r1, r2, r3)] == [[], [b"x"], []]
     sync(r1, r2, r3)
-    assert [node.replica.known_keys() for node in (r1, r2, r3)] == [[], [], []]
+    assert [node.replica.keys.known() for node in (r1, r2, r3)] == [[], [], []]
 
 
 def test_a_deadline_outlives_a_restart() -> None:
@@ -198,7 +198,7 @@ def test_a_deadline_outlives_a_restart() -> None:
     node.expire()
     assert own_deletes(node) == [b"x"]
     node.restart()
-    assert node.replica.known_keys() == []
+    assert node.replica.keys.known() == []
 
 
 def test_deadlines_set_over_and_over_are_not_kept() -> None:
@@ -211,24 +211,24 @@ def test_deadlines_set_over_and_over_are_not_kept() -> None:
     assert node("EXISTS x y") == 2
     node.now = 2999
     assert node("EXISTS x y") == 1
-    assert node.replica.expiring_count == 2
-    assert node.replica.mean_deadline() == 5_001_000
+    assert node.replica.keys.expiring_count == 2
+    assert node.replica.keys.mean_deadline() == 5_001_000
 
 
 def test_expiring_keys_are_counted_at_every_change() -> None:
     node = Node(1)
     replica = node.replica
-    assert (replica.expiring_count, replica.mean_deadline()) == (0, None)
+    assert (replica.keys.expiring_count, replica.keys.mean_deadline()) == (0, None)
     node.run("XADD x 1-1 f v", "XADD y 1-1 f v", "PEXPIREAT x 2000", "PEXPIREAT y 4000")
     node.run("PEXPIREAT x 3000")
-    assert (replica.expiring_count, replica.mean_deadline()) == (2, 3500)
+    assert (replica.keys.expiring_count, replica.keys.mean_deadline()) == (2, 3500)
     node.run("PERSIST y")
-    assert (replica.expiring_count, replica.mean_deadline()) == (1, 3000)
+    assert (replica.keys.expiring_count, replica.keys.mean_deadline()) == (1, 3000)
     # A deadline outlives its key, and is no key's then.
     node.run("XGROUP CREATE z g 0", "PEXPIREAT z 5000", "XGROUP DESTROY z g")
-    assert (replica.expiring_count, replica.mean_deadline()) == (1, 4000)
+    assert (replica.keys.expiring_count, replica.keys.mean_deadline()) == (1, 4000)
     node.run("DEL x", "XADD z 1-1 f v")
-    assert (replica.expiring_count, replica.mean_deadline()) == (0, None)
+    assert (replica.keys.expiring_count, replica.keys.mean_deadline()) == (0, None)
 
 
 def test_many_keys_that_end_at_once_go_little_by_little() -> None:
@@ -239,9 +239,9 @@ def test_many_keys_that_end_at_once_go_little_by_little() -> None:
     node.now += 50
     assert node("KEYS *") == []
     left = []
-    while node.replica.next_deadline() == node.replica.now:
+    while node.replica.keys.next_deadline() == node.replica.keys.now:
         node.expire()
-        left.append(len(node.replica.known_keys()))
+        left.append(len(node.replica.keys.known()))
     assert left == [count - EXPIRED_AT_ONCE_MAX.value, 1, 0]
     assert sorted(own_deletes(node)) == sorted(b"k%d" % number for number in range(count))
 
@@ -274,9 +274,9 @@ def test_flushall_takes_expired_keys_and_lone_deadlines_too() -> None:
     node.run("XGROUP CREATE y g 0", "EXPIRE y 100", "XGROUP DESTROY y g")
     node.now += 50
     assert node("EXISTS x y") == 0
-    assert node.replica.known_keys() == [b"x", b"y"]
+    assert node.replica.keys.known() == [b"x", b"y"]
     node.run("FLUSHALL")
-    assert node.replica.known_keys() == []
+    assert node.replica.keys.known() == []
 
 
 def test_a_new_stream_does_not_inherit_the_deadline_that_a_vanished_one_left() -> None:
@@ -423,7 +423,7 @@ def test_while_the_region_that_set_it_is_away_the_key_reads_as_missing_elsewhere
     r1.now += 60
     r1.expire()
     sync(r1, r2, r3)
-    assert r1.replica.known_keys() == r2.replica.known_keys() == []
+    assert r1.replica.keys.known() == r2.replica.keys.known() == []
 
 
 def test_a_write_to_an_expired_key_deletes_it_first_in_any_region() -> None:
@@ -498,7 +498,7 @@ def test_clocks_apart_the_fast_one_ends_the_key_for_all() -> None:
     r2.now += 60_000
     r2.expire()
     sync(r1, r2, r3)
-    assert r3.replica.known_keys() == []
+    assert r3.replica.keys.known() == []
 
 
 def test_an_expired_key_that_was_set_concurrently_in_two_regions_converges() -> None:
@@ -557,7 +557,7 @@ def test_expiry_wakes_those_who_read_with_a_group() -> None:
     assert isinstance(reply, CommandError)
     assert reply.text.startswith("NOGROUP")
     assert database.is_waiting(plain)
-    assert [*database.replica.known_keys()] == []
+    assert [*database.replica.keys.known()] == []
 
 
 @pytest.mark.parametrize("how", ["by the clock", "by a command"])
@@ -595,4 +595,4 @@ def test_nobody_is_deleted_while_the_disk_refuses_writes() -> None:
     assert database.call(session, Millis(1050), b"EXISTS x".split()) == 0
     database.fault = None
     database.expire(Millis(1051))
-    assert database.replica.known_keys() == []
+    assert database.replica.keys.known() == []

@@ -77,7 +77,7 @@ async def test_the_engine_deletes_a_key_whose_time_has_come() -> None:
         region.call("PEXPIRE x 30")
         region.call("EXPIRE y 1000")
         await region.let_pass(30)
-        await until(lambda: region.replica.known_keys() == [b"y"])
+        await until(lambda: region.replica.keys.known() == [b"y"])
     assert await deletes_in(log) == [b"x"]
 
 
@@ -90,10 +90,10 @@ async def test_the_engine_looks_again_when_the_deadline_was_put_off_or_brought_f
         region.call("EXPIRE y 1000")
         region.call("PERSIST z")
         await region.let_pass(40)
-        await until(lambda: region.replica.known_keys() == [b"y", b"z"])
+        await until(lambda: region.replica.keys.known() == [b"y", b"z"])
         region.call("PEXPIRE y 30")
         await region.let_pass(30)
-        await until(lambda: region.replica.known_keys() == [b"z"])
+        await until(lambda: region.replica.keys.known() == [b"z"])
     assert await deletes_in(log) == [b"x", b"y"]
 
 
@@ -104,7 +104,7 @@ async def test_keys_that_expired_during_a_downtime_are_deleted_at_the_start() ->
         region.call("EXPIRE x 100")
     assert await deletes_in(log) == []
     async with running(log, clock_ms=START_MS + 100_000) as region:
-        await until(lambda: not region.replica.known_keys())
+        await until(lambda: not region.replica.keys.known())
     assert await deletes_in(log) == [b"x"]
 
 
@@ -117,8 +117,8 @@ async def test_a_command_that_comes_just_before_the_timer_does_not_make_it_forge
         await region.let_pass(30)
         # The event loop is too late.
         assert region.call("EXISTS x") == 0
-        assert region.replica.known_keys() == [b"x"]
-        await until(lambda: not region.replica.known_keys())
+        assert region.replica.keys.known() == [b"x"]
+        await until(lambda: not region.replica.keys.known())
     assert await deletes_in(log) == [b"x"]
 
 
@@ -132,7 +132,7 @@ async def test_the_engine_comes_back_to_many_keys_that_end_at_once() -> None:
         for key in keys:
             region.call(f"PEXPIREAT {key} {deadline}")
         await region.let_pass(30)
-        await until(lambda: not region.replica.known_keys())
+        await until(lambda: not region.replica.keys.known())
     assert sorted(await deletes_in(log)) == [key.encode() for key in keys]
 
 
@@ -163,10 +163,10 @@ def test_a_simulated_region_deletes_when_its_clock_says_so(restarts: bool) -> No
         node.start()
     node.clock = Millis(1049)
     node.pass_time()
-    assert node.region.replica.known_keys() == [b"x"]
+    assert node.region.replica.keys.known() == [b"x"]
     node.clock = Millis(1050)
     node.pass_time()
     node.settle()
-    assert node.region.replica.known_keys() == []
+    assert node.region.replica.keys.known() == []
     (*_, last) = [record.batch for record in node.disk.records if record.batch is not None]
     assert [effect for _, effect in decode_batch(last).others] == [ExpireKey(b"x")]

@@ -218,6 +218,6 @@ def test_info_counts_strings() -> None:
     node = Node(1)
     node.run("SET k v PX 500", "SET j v", "XADD x 1-1 f v", "PEXPIRE x 700")
     assert len(node.replica) == 3
-    assert node.replica.expiring_count == 2
-    assert node.replica.mean_deadline() == 1600
-    assert node.replica.next_deadline() == 1500
+    assert node.replica.keys.expiring_count == 2
+    assert node.replica.keys.mean_deadline() == 1600
+    assert node.replica.keys.next_deadline() == 1500

@@ -141,7 +141,7 @@ def test_entries_are_listed_with_all_that_is_replicated_of_them() -> None:
 
 
 def sums_of(node: Node, key: bytes) -> KeySums:
-    sums = KeySums(node.replica, key)
+    sums = KeySums(node.replica.keys, key)
     while not sums.go_on(over_at_once):
         pass
     return sums
@@ -225,7 +225,7 @@ def test_a_group_that_is_made_again_is_another_one() -> None:
         node(f"XADD x {number + 1}-1 f v")
     node("XGROUP CREATE x g 0")
     node.run("XREADGROUP GROUP g c NOACK STREAMS x >")
-    sums = KeySums(node.replica, b"x")
+    sums = KeySums(node.replica.keys, b"x")
     while PartKind.CREATES not in {part.name.kind for part in sums.parts}:
         assert not sums.go_on(over_at_once)
     node("XGROUP DESTROY x g")
@@ -255,16 +255,16 @@ def test_all_keys_are_met_once_by_buckets(monkeypatch: pytest.MonkeyPatch) -> No
     node.now += 5000
     node.expire()
     sync(node, other)
-    assert node.replica.held_registers(b"gone") is not None
-    assert node.replica.held_stream(b"gone") is None
+    assert node.replica.keys.registers.get(b"gone") is not None
+    assert node.replica.keys.held_stream(b"gone") is None
     expected.add(b"gone")
-    found = [key for key in keys_between(node.replica, 0, 255) if key is not None]
+    found = [key for key in keys_between(node.replica.keys, 0, 255) if key is not None]
     assert len(found) == len(set(found))
     assert set(found) == expected
     by_bucket = [
         key
         for bucket in range(256)
-        for key in keys_between(node.replica, bucket, bucket)
+        for key in keys_between(node.replica.keys, bucket, bucket)
         if key is not None
     ]
     assert by_bucket == found

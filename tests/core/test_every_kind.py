@@ -173,7 +173,7 @@ def facts(replica: Replica) -> dict[str, Any]:
             for key, stream in streams.items()
             for region, register in stream.last_ids.items()
         ],
-        "lost": [(key, replica.lost(key)) for key in (b"x", b"y")],
+        "lost": [(key, replica.keys.lost(key)) for key in (b"x", b"y")],
         "creates": [
             (key, name, list(group.creates.items()), group.mode, _intervals(group))
             for key, name, group in groups

@@ -17,7 +17,7 @@ def test_a_walk_adds_up_what_memory_usage_says_of_each_key() -> None:
     driven.ask("EXPIRE", "s7", "100")
     replica = driven.region.replica
     total = 0
-    for key in replica.known_keys():
+    for key in replica.keys.known():
         found = usage(replica, Millis(1_000), [b"MEMORY", b"USAGE", key])
         assert isinstance(found, int)
         total += found

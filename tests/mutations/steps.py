@@ -55,7 +55,7 @@ UNNOTICED: Final = {
     "form is not None -> True": "a run was mixed, so there is its form; mypy does not know",
     "self.loader is None -> False": "`reads_in_place` says so, too; mypy does not know",
     "loader is None -> False": "`reads_in_place` says so, too; mypy does not know",
-    "now != host.replica.now -> True": "speed alone: it says the same again",
+    "now != host.replica.keys.now -> True": "speed alone: it says the same again",
     "len(handler.samples) >= SAMPLES_MAX.value -> True": "speed alone: they are added up sooner",
     "is_any_seen -> True": "speed alone: then no key is seen",
     "run.ids.ascend() -> False": "speed alone: they are sorted again",

@@ -401,7 +401,7 @@ def test_a_command_on_several_keys_reads_for_all_before_it_changes_one(
     client = driven.client_of()
     client.send(line)
     assert client.client.is_cold
-    assert driven.region.replica.string(b"a") is not None
+    assert driven.region.replica.keys.string(b"a") is not None
     driven.end_tick()
     run_on(driven)
     assert len(client.replies) == 1

@@ -424,7 +424,7 @@ def test_a_link_to_a_member_that_a_new_folder_hears_of_is_as_old_as_that() -> No
     """It has executed nothing, so that its own clock still stands at the beginning of time."""
     members = apply(Members(), adopt((1, 2, 3)))
     region = make_region(2, (1,))
-    assert region.replica.now == 0
+    assert region.replica.keys.now == 0
     region.membership.note_news(members)
     change = region.ready(Millis(5_000)).folder
     assert isinstance(change, StoreMembership)

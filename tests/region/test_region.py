@@ -424,10 +424,10 @@ def test_a_key_whose_time_came_while_writes_were_refused_is_deleted_afterwards()
     driven.clock += 10
     driven.region.pass_time(driven.now)
     driven.end_tick()
-    assert replica.known_keys() == [b"s"]
+    assert replica.keys.known() == [b"s"]
     driven.region.note_logged(len(driven.log), driven.now, durable=True)
     driven.end_tick()
-    assert replica.known_keys() == []
+    assert replica.keys.known() == []
 
 
 # --- Replay ---------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ def test_rows_that_rivals_of_a_batch_have_are_looked_for() -> None:
     assert second.replica.needs_of(batch) == []
     # The bodies are in memory: nothing is read while the batch is applied.
     second.replica.residency.loader = None
-    second.replica.receive(batch, record.batch, second.replica.now)
+    second.replica.receive(batch, record.batch, second.replica.keys.now)
     assert values(second) == [f"0.{row}" for row in range(6)]
     sync(first, second)
     assert values(first) == values(second)

@@ -33,7 +33,9 @@ def test_windows_of_idempotent_ids_are_as_long_as_set(node: Node, r: Any) -> Non
     both = {"stream-idmp-duration": "100", "stream-idmp-maxsize": "100"}
     assert r.config_get("stream-idmp-*") == both
     r.execute_command("CONFIG", "SET", "stream-idmp-duration", 5, "stream-idmp-maxsize", 7)
-    assert node.call(lambda: (node.replica.idmp_duration_s, node.replica.idmp_maxsize)) == (5, 7)
+    assert node.call(
+        lambda: (node.replica.keys.idmp_duration_s, node.replica.keys.idmp_maxsize)
+    ) == (5, 7)
     r.execute_command("CONFIG", "SET", "stream-idmp-duration", 100, "stream-idmp-maxsize", 100)
 
 

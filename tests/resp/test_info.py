@@ -89,7 +89,7 @@ def test_keys_that_have_expired_are_counted() -> None:
         r.pexpire(b"b", 1)
         r.expire(b"c", 1_000)
         r.delete(b"c")
-        wait_until(node, "region.replica.known_keys() == []")
+        wait_until(node, "region.replica.keys.known() == []")
         assert r.info("stats")["expired_keys"] == 2
         r.config_resetstat()
         assert r.info("stats")["expired_keys"] == 0

@@ -265,7 +265,7 @@ def test_expire_does_not_concern_what_is_added_at_once() -> None:
     two_.run("INCR k")
     sync(one, two_)
     assert one("PTTL k") == two_("PTTL k") == 500
-    string = one.replica.string(b"k")
+    string = one.replica.keys.string(b"k")
     assert string is not None
     assert [len(share.expiry.values) for _, share in string.shares()] == [1, 0]
 
@@ -395,7 +395,7 @@ def test_a_damaged_counter_is_repaired() -> None:
     one.run("INCRBY k 5")
     two_.run("INCRBY k 7")
     sync(one, two_)
-    string = one.replica.held_string(b"k")
+    string = one.replica.keys.held_string(b"k")
     assert string is not None
     dict(string.shares())[RegionId(1)].total = 99
     assert one("GET k") == "106"

@@ -84,7 +84,7 @@ def test_the_region_of_the_deadline_spares_it_when_its_clock_was_set_back_in_tim
     let_pass(nodes, 600_000)
     r1.expire()
     sync(*nodes)
-    assert [node.replica.known_keys() for node in nodes] == [[]] * 3
+    assert [node.replica.keys.known() for node in nodes] == [[]] * 3
 
 
 def test_a_clock_that_goes_back_and_forth_finds_the_key_over_each_time() -> None:

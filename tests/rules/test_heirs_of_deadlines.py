@@ -41,7 +41,7 @@ def test_the_heir_deletes_what_was_due_before_the_removal(lines: tuple[str, ...]
     let_pass(0, r1, r2)
     assert (deletes(r1), deletes(r2)) == (0, 1), "the heir alone"
     sync(r1, r2)
-    assert r1.replica.held_stream(b"k") is None
+    assert r1.replica.keys.held_stream(b"k") is None
     assert r1("DBSIZE") == r2("DBSIZE") == 0
 
 

@@ -130,15 +130,15 @@ def test_a_trim_in_the_merged_state_is_a_loss_here() -> None:
     r1, r2 = with_nodes_of(2, 2)
     r1.run("XTRIM x MAXLEN 4")
     r2.merge(r1)
-    assert r2.replica.lost(b"x") == {1: 5}
+    assert r2.replica.keys.lost(b"x") == {1: 5}
 
 
 def test_a_delete_in_the_merged_state_is_a_loss_here() -> None:
     r1, r2 = with_nodes_of(2, 2)
     r1.run("DEL x")
     r2.merge(r1)
-    assert r2.replica.lost(b"x") == {1: 9}
-    assert r2.replica.gone_keys() == [b"x"]
+    assert r2.replica.keys.lost(b"x") == {1: 9}
+    assert r2.replica.keys.gone() == [b"x"]
 
 
 def test_of_a_loss_the_higher_one_counts() -> None:
@@ -147,7 +147,7 @@ def test_of_a_loss_the_higher_one_counts() -> None:
     r2.run("XTRIM x MAXLEN 7")
     for node, other in ((r2, r1), (r1, r2)):
         node.merge(other)
-        assert node.replica.lost(b"x") == {1: 5}
+        assert node.replica.keys.lost(b"x") == {1: 5}
 
 
 def test_a_delete_that_the_merged_state_has_forgotten_is_a_loss_here() -> None:
@@ -159,7 +159,7 @@ def test_a_delete_that_the_merged_state_has_forgotten_is_a_loss_here() -> None:
     r1.run("XADD z 1 f v")
     r2.merge(r1)
     assert r2("XRANGE x - +") == ["20-2"]
-    assert r2.replica.lost(b"x") == {1: 9}
+    assert r2.replica.keys.lost(b"x") == {1: 9}
 
 
 def test_counters_of_a_lane_do_not_go_back() -> None:

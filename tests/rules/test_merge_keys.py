@@ -72,7 +72,7 @@ def test_a_deadline_that_a_delete_had_not_observed_goes(at: int) -> None:
     nodes[1].run("XADD x 2 f v", "PEXPIRE x 5000")
     settle(nodes, at)
     for node in nodes:
-        assert node.replica.deadline_of(b"x") is None
+        assert node.replica.keys.expiry.of(b"x") is None
         assert node("XRANGE x - +") == ["2-0"]
 
 
@@ -83,7 +83,7 @@ def test_a_bound_of_xcfgset_that_a_delete_had_not_observed_goes(at: int) -> None
     nodes[1].run("XADD x 2 f v", "XCFGSET x IDMP-DURATION 7 IDMP-MAXSIZE 3")
     settle(nodes, at)
     for node in nodes:
-        assert node.replica.idmp_settings_of(b"x") == (None, None)
+        assert node.replica.keys.idmp_settings_of(b"x") == (None, None)
 
 
 @pytest.mark.parametrize("at", BOTH)
@@ -91,7 +91,7 @@ def test_a_deadline_that_had_observed_the_delete_stays(at: int) -> None:
     nodes = two()
     nodes[0].run("DEL x", "XADD x 2 f v", "PEXPIRE x 5000")
     settle(nodes, at)
-    assert nodes[1].replica.deadline_of(b"x") == 6000
+    assert nodes[1].replica.keys.expiry.of(b"x") == 6000
 
 
 @pytest.mark.parametrize("at", BOTH)
@@ -101,7 +101,7 @@ def test_of_concurrent_deadlines_the_latest_counts(at: int) -> None:
     nodes[1].run("PEXPIRE x 7000")
     settle(nodes, at)
     for node in nodes:
-        assert node.replica.deadline_of(b"x") == 8000
+        assert node.replica.keys.expiry.of(b"x") == 8000
 
 
 @pytest.mark.parametrize("at", BOTH)
@@ -112,7 +112,7 @@ def test_a_deadline_that_was_overwritten_elsewhere_goes(at: int) -> None:
     nodes[1].run("PEXPIRE x 5000")
     settle(nodes, at)
     for node in nodes:
-        assert node.replica.deadline_of(b"x") == 6000
+        assert node.replica.keys.expiry.of(b"x") == 6000
 
 
 @pytest.mark.parametrize("at", BOTH)
@@ -122,7 +122,7 @@ def test_of_concurrent_bounds_of_xcfgset_the_greatest_counts(at: int) -> None:
     nodes[1].run("XCFGSET x IDMP-DURATION 5 IDMP-MAXSIZE 3")
     settle(nodes, at)
     for node in nodes:
-        assert node.replica.idmp_settings_of(b"x") == (7, 3)
+        assert node.replica.keys.idmp_settings_of(b"x") == (7, 3)
 
 
 def test_a_deadline_that_came_by_a_state_ends_the_stream() -> None:
@@ -145,7 +145,7 @@ def test_of_concurrent_values_the_one_with_the_lowest_dot_counts(at: int) -> Non
     settle(nodes, at)
     for node in nodes:
         assert node("GET s") == "a"
-        string = node.replica.string(b"s")
+        string = node.replica.keys.string(b"s")
         assert string is not None
         assert len(string) == 2
         assert node("PTTL s") == 5000
@@ -191,7 +191,7 @@ def test_a_stream_and_a_string_of_one_name_are_both_kept(at: int) -> None:
     settle(nodes, at)
     for node in nodes:
         assert node("XLEN x") == 1
-        assert node.replica.held_string(b"x") is not None
+        assert node.replica.keys.held_string(b"x") is not None
 
 
 # --- Tombstones -----------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_a_loss_of_a_key_that_is_gone_is_remembered_as_the_latest() -> None:
     r2.run("DEL x", "XADD y 1 f v", "DEL y")
     r1.run("DEL x", "XADD x 3 f v", "DEL x")
     r2.merge(r1)
-    assert r2.replica.lost(b"x") == {1: 3}
+    assert r2.replica.keys.lost(b"x") == {1: 3}
     order = list(r2.replica._keys._trimmed._by_key)
     r2.restart()
     assert list(r2.replica._keys._trimmed._by_key) == order

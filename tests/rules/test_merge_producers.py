@@ -168,7 +168,7 @@ def test_a_name_known_to_both_sides_is_recognised_though_its_entry_is_gone() -> 
 def test_a_window_keeps_its_bound() -> None:
     r1, r2 = Node(1), Node(2)
     for node in (r1, r2):
-        node.replica.idmp_maxsize = 2
+        node.replica.keys.idmp_maxsize = 2
     for name in "abc":
         r1.run(f"XADD x IDMP p {name} * f v")
         r2.run(f"XADD x IDMP p {name}{name} * f v")

@@ -40,7 +40,7 @@ def go_through(merging: Merging) -> int:
 
 
 def keys_of(node: Node) -> list[str]:
-    return [key.decode() for key in node.replica.known_keys()]
+    return [key.decode() for key in node.replica.keys.known()]
 
 
 def is_as_merged_at_once(node: Node) -> None:
@@ -66,7 +66,7 @@ def is_counted(node: Node) -> None:
     assert residency.absent_bytes == sum(one.bytes_counted for one in absent)
     assert residency.total_bytes == sum(one.bytes_counted for one in nodes)
     assert len(replica) == len({*replica._streams, *replica._strings})
-    assert sorted(replica.scan_held_keys(0, 1000)[1]) == sorted(
+    assert sorted(replica.keys.scan_held(0, 1000)[1]) == sorted(
         {*replica._streams, *replica._strings}
     )
     state = replica._state

@@ -85,7 +85,7 @@ def test_of_concurrent_rows_those_of_the_smaller_region_stay() -> None:
 
 def test_numbered_rows_are_recognised_whatever_their_count_and_age() -> None:
     node = Node(1)
-    node.replica.idmp_maxsize = node.replica.idmp_duration_s = 1
+    node.replica.keys.idmp_maxsize = node.replica.keys.idmp_duration_s = 1
     for start in range(0, 1000, 100):
         append(node, *range(start, start + 100))
     node.now += 10_000_000

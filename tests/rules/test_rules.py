@@ -392,7 +392,7 @@ def test_records_outlive_whatever_removes_the_entry(forget: str) -> None:
 
 def test_records_outlive_size_age_and_xcfgset() -> None:
     r1, r2 = Node(1), Node(2)
-    r1.replica.idmp_maxsize = 2
+    r1.replica.keys.idmp_maxsize = 2
     first = append_once(r1)
     others = [append_once(r1, f"b{n}") for n in range(5)]
     r1.now += 10_000_000
@@ -449,19 +449,19 @@ def test_concurrent_xcfgset_is_the_maximum_and_del_wins() -> None:
     r1.replica.issue(SetStreamConfig(b"x", 50, 900))
     r2.replica.issue(SetStreamConfig(b"x", 70, None))
     sync(*nodes)
-    assert {(n.replica.idmp_duration_of(b"x"), n.replica.idmp_maxsize_of(b"x")) for n in nodes} == {
-        (70, 900)
-    }
+    assert {
+        (n.replica.keys.idmp_duration_of(b"x"), n.replica.keys.idmp_maxsize_of(b"x")) for n in nodes
+    } == {(70, 900)}
     # Whoever had observed both overwrites both, also with less.
     r3.replica.issue(SetStreamConfig(b"x", 10, None))
     sync(*nodes)
-    assert r1.replica.idmp_duration_of(b"x") == 10
+    assert r1.replica.keys.idmp_duration_of(b"x") == 10
 
     r1.run("DEL x")
     r2.replica.issue(SetStreamConfig(b"x", 99, 99))
     sync(*nodes)
     r1.run("XADD x 9-1 f v")
-    assert r1.replica.idmp_duration_of(b"x") == r1.replica.idmp_duration_s
+    assert r1.replica.keys.idmp_duration_of(b"x") == r1.replica.keys.idmp_duration_s
 
 
 def test_the_digest_names_producer_and_idempotent_id() -> None:

@@ -43,7 +43,7 @@ def test_a_later_value_overwrites_all_that_it_observed() -> None:
     two_.run("SET k c")
     sync(one, two_)
     assert one("GET k") == two_("GET k") == "c"
-    string = one.replica.string(b"k")
+    string = one.replica.keys.string(b"k")
     assert string is not None
     assert len(string) == 1
 
@@ -212,7 +212,7 @@ def test_a_clash_shows_the_stream_and_keeps_the_string() -> None:
         assert node("GET k") == WRONG_TYPE
         assert node("KEYS *") == ["k"]
         assert len(node.replica) == 1
-        string = node.replica.string(b"k")
+        string = node.replica.keys.string(b"k")
         assert string is not None
         assert string.data == b"a"
 
@@ -228,7 +228,7 @@ def test_the_string_shows_when_the_stream_expires() -> None:
         assert node("TYPE k") == "string"
     sync(one, two_)
     assert one("GET k") == two_("GET k") == "a"
-    assert one.replica.deadline_of(b"k") is None
+    assert one.replica.keys.expiry.of(b"k") is None
 
 
 def test_the_string_s_deadline_is_its_own() -> None:
@@ -239,7 +239,7 @@ def test_the_string_s_deadline_is_its_own() -> None:
         node.expire()
     sync(one, two_)
     assert one("TYPE k") == "stream"
-    assert one.replica.held_string(b"k") is None
+    assert one.replica.keys.held_string(b"k") is None
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_whole_key_goes_with_both_its_parts(line: str, shown_type: str) -> Non
     one.run(line)
     sync(one, two_)
     assert two_("TYPE k") == shown_type
-    assert two_.replica.held_stream(b"k") is None
+    assert two_.replica.keys.held_stream(b"k") is None
 
 
 @pytest.mark.parametrize("line", ["RENAME k t", "COPY k t"])
@@ -259,10 +259,10 @@ def test_both_parts_go_along(line: str) -> None:
     one.run(line)
     sync(one, two_)
     assert two_("XLEN t") == 1
-    string = two_.replica.string(b"t")
+    string = two_.replica.keys.string(b"t")
     assert string is not None
     assert string.data == b"a"
-    assert two_.replica.string_deadline_of(b"t") == 6000
+    assert two_.replica.keys.string_expiry.of(b"t") == 6000
 
 
 def test_set_on_a_stream_deletes_what_it_observed_of_it() -> None:
@@ -346,13 +346,13 @@ class Strings(RuleBasedStateMachine):
         held = {
             key
             for key in (b"k", b"j")
-            if node.replica.held_stream(key) is not None
-            or node.replica.held_string(key) is not None
+            if node.replica.keys.held_stream(key) is not None
+            or node.replica.keys.held_string(key) is not None
         }
-        assert set(node.replica.scan_held_keys(0, 10)[1]) == held
+        assert set(node.replica.keys.scan_held(0, 10)[1]) == held
         assert len(node.replica) == len(held)
         visible = {key for key in held if node(f"TYPE {key.decode()}") != "none"}
-        assert set(node.replica) == set(node.replica.scan_keys(0, 10)[1]) == visible
+        assert set(node.replica) == set(node.replica.keys.scan(0, 10)[1]) == visible
 
     @rule(at=AT, lines=st.lists(LINES, min_size=1, max_size=3))
     def transaction(self, at: int, lines: list[str]) -> None:

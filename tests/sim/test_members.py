@@ -201,7 +201,7 @@ def stranded() -> History:
 
 
 def fields(history: History, region: int, key: str) -> list[bytes]:
-    stream = history.world.nodes[RegionId(region)].region.replica.held_stream(key.encode())
+    stream = history.world.nodes[RegionId(region)].region.replica.keys.held_stream(key.encode())
     lanes = {} if stream is None else stream.lanes
     return sorted(
         bytes(node.columns.fields_at(at)).split(b"\r\n")[-2]

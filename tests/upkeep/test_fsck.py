@@ -288,20 +288,20 @@ def test_a_state_that_breaks_a_rule_is_found() -> None:
         (lambda s: s.lanes[1].head.n.__setitem__(2, 99), "beyond the version vector"),
     ):
         node = busy_node()
-        stream = node.replica.held_stream(b"s")
+        stream = node.replica.keys.held_stream(b"s")
         break_rule(stream)
         assert any(text in problem for problem in problems(node)), text
 
 
 def test_pending_entries_outside_their_lane_or_without_their_owner_are_found() -> None:
     node = busy_node()
-    stream = node.replica.held_stream(b"s")
+    stream = node.replica.keys.held_stream(b"s")
     assert stream is not None
     group = stream.groups[b"g"]
     del group.consumers[b"alice"]
     assert any("a consumer that is not there" in problem for problem in problems(node))
     node = busy_node()
-    stream = node.replica.held_stream(b"s")
+    stream = node.replica.keys.held_stream(b"s")
     assert stream is not None
     pel = stream.groups[b"g"].pel
     bob = pel.consumer(b"bob", Millis(1))

@@ -122,7 +122,7 @@ def _read(
 ) -> tuple[list[bytes], MutableVersionVector]:
     """Up to ``count`` encoded entries beyond the cursor, and the cursor that has had them."""
     stream = replica.stream(key)
-    if stream is None and replica.deadline_of(key) is not None:
+    if stream is None and replica.keys.expiry.of(key) is not None:
         # It expired, by the clock.  Until the DeleteKey comes, a PERSIST from another region may
         # bring its entries back, and they were not read.
         return [], dict(cursor)

@@ -119,7 +119,7 @@ def _duplicates(replica: Replica, key: bytes, idempotent: IdempotentId | None) -
 
 
 def _string_values(replica: Replica, key: bytes) -> Reply:
-    string = replica.string(key)
+    string = replica.keys.string(key)
     if string is None:
         if replica.stream(key) is None:
             raise CommandError(NO_SUCH_KEY)

@@ -117,7 +117,7 @@ def contents_of(replica: Replica, key: bytes, *, bytes_max: int, verb: str) -> C
     count = contents.count
     dropped = stream.length - count
     lanes = stream.lanes.values()
-    duration_s, maxsize = replica.idmp_settings_of(key)
+    duration_s, maxsize = replica.keys.idmp_settings_of(key)
     return replace(
         contents,
         entries_added=max(count, sum(lane.entries_added for lane in lanes) - dropped),
@@ -257,14 +257,14 @@ def _parts_of(replica: Replica, key: bytes, *, verb: str) -> _Parts:
     if replica.stream(key) is not None:
         contents = contents_of(replica, key, bytes_max=COPY_BYTES_MAX.value, verb=verb)
         check_room(replica, contents)
-    string = replica.string(key)
+    string = replica.keys.string(key)
     if string is not None:
         check_room_for_strings(replica, len(string.data) + (contents.size if contents else 0))
     return _Parts(
         contents,
-        replica.deadline_of(key),
+        replica.keys.expiry.of(key),
         None if string is None else string.data,
-        replica.string_deadline_of(key),
+        replica.keys.string_expiry.of(key),
     )
 
 

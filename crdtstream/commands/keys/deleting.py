@@ -22,7 +22,7 @@ def delete_key(replica: Replica, key: bytes) -> bool:
     if replica.stream(key) is not None:
         replica.issue(DeleteKey(key))
         return True
-    if replica.string(key) is not None:
+    if replica.keys.string(key) is not None:
         replica.issue(DeleteString(key))
         return True
     return False

@@ -226,7 +226,7 @@ def dump(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     key = argv[1]
     if replica.stream(key) is not None:
         return encode_dump(contents_of(replica, key, bytes_max=DUMP_BYTES_MAX.value, verb="dump"))
-    string = replica.string(key)
+    string = replica.keys.string(key)
     if string is None:
         return None
     if len(string.data) > DUMP_BYTES_MAX.value:

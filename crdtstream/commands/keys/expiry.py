@@ -75,7 +75,7 @@ def set_deadline(replica: Replica, key: bytes, deadline: Millis | None) -> None:
     """Set the deadline of all that the key holds; None: it has none any more."""
     if replica.stream(key) is not None:
         replica.issue(SetExpiry(key, deadline))
-    if replica.string(key) is not None:
+    if replica.keys.string(key) is not None:
         replica.issue(SetStringExpiry(key, deadline))
 
 

@@ -51,7 +51,7 @@ def type_of(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _type_of(replica: Replica, key: bytes) -> bytes:
     if replica.stream(key) is not None:
         return b"stream"
-    return b"none" if replica.string(key) is None else b"string"
+    return b"none" if replica.keys.string(key) is None else b"string"
 
 
 def keys(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
@@ -88,7 +88,7 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         else:
             raise CommandError(SYNTAX_ERROR)
         at += 2
-    next_cursor, found = replica.scan_keys(min(cursor, U64_MAX), count)
+    next_cursor, found = replica.keys.scan(min(cursor, U64_MAX), count)
     if wanted_type is not None:
         found = [key for key in found if _type_of(replica, key) == wanted_type]
     if matches is not None:
@@ -99,7 +99,7 @@ def scan(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 def randomkey(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """RANDOMKEY: another key each time, spread over all of them; null without any."""
-    return replica.draw_key()
+    return replica.keys.draw()
 
 
 def dbsize(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:

@@ -41,7 +41,7 @@ def encoding(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """OBJECT ENCODING key: null without a key; of a string what Redis would keep it as."""
     if replica.stream(argv[2]) is not None:
         return b"stream"
-    string = replica.string(argv[2])
+    string = replica.keys.string(argv[2])
     return None if string is None else _string_encoding(string.data)
 
 
@@ -71,7 +71,7 @@ def idletime(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """
     stream = replica.stream(argv[2])
     if stream is None:
-        return None if replica.string(argv[2]) is None else 0
+        return None if replica.keys.string(argv[2]) is None else 0
     used_ms = _last_use(stream)
     return 0 if used_ms is None else max(0, now - used_ms) // 1000
 

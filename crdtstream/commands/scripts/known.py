@@ -96,7 +96,7 @@ def _extend(call: Call) -> Reply:
     token = call.get(line=2)
     if token is None or token != call.arg(0):
         return 0
-    deadline = call.replica.string_deadline_of(call.keys[0])
+    deadline = call.replica.keys.string_expiry.of(call.keys[0])
     if deadline is None:
         return 0
     new_ms = call.arg(1)

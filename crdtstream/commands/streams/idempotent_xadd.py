@@ -118,13 +118,13 @@ def window_facts(
     replica: Replica, now: Millis, key: bytes, stream: Stream
 ) -> list[tuple[bytes, Reply]]:
     """Facts of the window for XINFO STREAM.  Ids too old to be recognised are dropped first."""
-    duration_s = replica.idmp_duration_of(key)
+    duration_s = replica.keys.idmp_duration_of(key)
     window = stream.window
     if window is not None:
         window.forget_old(now=now, duration_s=duration_s)
     return [
         (b"idmp-duration", duration_s),
-        (b"idmp-maxsize", replica.idmp_maxsize_of(key)),
+        (b"idmp-maxsize", replica.keys.idmp_maxsize_of(key)),
         (b"pids-tracked", 0 if window is None else window.producer_count),
         (b"iids-tracked", 0 if window is None else window.id_count),
         (b"iids-added", 0 if window is None else window.added),

@@ -48,10 +48,10 @@ def _add(replica: Replica, key: bytes, by: int) -> int:
     before = 0 if string is None else integer(string.data)
     if not I64_MIN <= before + by <= I64_MAX:
         raise CommandError(OVERFLOW)
-    if string is None and replica.held_string(key) is not None:
+    if string is None and replica.keys.held_string(key) is not None:
         # It has expired: what it was does not count.
         replica.issue(DeleteString(key))
     replica.issue(replica.addition(key, by))
-    after = replica.string(key)
+    after = replica.keys.string(key)
     assert after is not None
     return int(after.data)

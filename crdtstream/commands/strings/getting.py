@@ -26,7 +26,7 @@ def mget(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 
 
 def _data_if_string(replica: Replica, key: bytes) -> bytes | None:
-    string = None if replica.stream(key) is not None else replica.string(key)
+    string = None if replica.stream(key) is not None else replica.keys.string(key)
     return None if string is None else string.data
 
 
@@ -63,7 +63,7 @@ def getex(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
             delete_key(replica, key)
         else:
             replica.issue(SetStringExpiry(key, deadline))
-    elif persists and replica.string_deadline_of(key) is not None:
+    elif persists and replica.keys.string_expiry.of(key) is not None:
         replica.issue(SetStringExpiry(key, None))
     return data
 

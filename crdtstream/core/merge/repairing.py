@@ -29,9 +29,7 @@ from crdtstream.core.clock import join
 from crdtstream.core.comparing import KeySums, PartName
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import ID_MAX, U64_MAX, Millis, RegionId, StreamId
-from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.stream import Stream
-from crdtstream.core.keyspace.strings import StringRegister
 from crdtstream.core.lanes.blocks import digest_of_entry, sum_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import UnreadableError
@@ -131,11 +129,11 @@ class Repairing:
         return False
 
     def _look(self) -> Iterator[None]:
-        theirs = KeySums(_Held(self._aside()), self._key)
+        theirs = KeySums(self._aside().keys, self._key)
         while not theirs.go_on(self._is_over):
             yield None
         self._forget_aside()
-        mine = KeySums(_Held(self._state), self._key)
+        mine = KeySums(self._state.keys, self._key)
         is_done, unreadable = False, ""
         while not unreadable:
             is_done, unreadable = _go_on(mine, self._is_over)
@@ -266,22 +264,6 @@ def _only_key(sent: SentState, key: bytes, source: RegionId) -> SentKey:
 
 def _before(entry_id: StreamId) -> StreamId:
     return StreamId(entry_id - 1)
-
-
-class _Held:
-    """A state in which a key is looked up."""
-
-    def __init__(self, state: State) -> None:
-        self._keys = state.keys
-
-    def held_stream(self, key: bytes) -> Stream | None:
-        return self._keys.streams.get(key)
-
-    def held_registers(self, key: bytes) -> KeyRegisters | None:
-        return self._keys.registers.get(key)
-
-    def held_string(self, key: bytes) -> StringRegister | None:
-        return self._keys.strings.get(key)
 
 
 def _go_on(sums: KeySums, is_over: Callable[[], bool]) -> tuple[bool, str]:

@@ -259,7 +259,7 @@ class Sealing:
         """Hand over groups of the next keys; done after a pass that finds none."""
         assert self.wanted is not None
         heir = self.wanted.heir
-        cursor, keys = self._replica.scan_held_keys(self._cursor, KEYS_A_TICK.value)
+        cursor, keys = self._replica.keys.scan_held(self._cursor, KEYS_A_TICK.value)
         for key, name in homes(self._replica, keys):
             self._found_in_pass = True
             argv = [b"CRDT.XGROUP", b"SETMODE", key, name, b"HOME", b"%d" % heir]

@@ -383,9 +383,9 @@ class Info:
     def _about_keyspace(self, now: Millis) -> Fields:
         replica = self._region.replica
         count = len(replica)
-        mean = replica.mean_deadline()
+        mean = replica.keys.mean_deadline()
         mean_ms = 0 if mean is None else max(0, mean - now)
-        told = f"keys={count},expires={replica.expiring_count},avg_ttl={mean_ms},subexpiry=0"
+        told = f"keys={count},expires={replica.keys.expiring_count},avg_ttl={mean_ms},subexpiry=0"
         return {"db0": told} if count else {}
 
     def _about_lag(self, now: Millis) -> Fields:

@@ -335,21 +335,21 @@ def _of_streams(replica: Replica) -> dict[str, Parameter]:
         nodes.bytes_max = value
 
     def set_idmp_duration(value: int) -> None:
-        replica.idmp_duration_s = value
+        replica.keys.idmp_duration_s = value
 
     def set_idmp_maxsize(value: int) -> None:
-        replica.idmp_maxsize = value
+        replica.keys.idmp_maxsize = value
 
     return {
         "stream-idmp-duration": number_parameter(
-            lambda: replica.idmp_duration_s,
+            lambda: replica.keys.idmp_duration_s,
             set_idmp_duration,
             "stream_idmp_duration",
             least=1,
             most=DURATION_S_MAX,
         ),
         "stream-idmp-maxsize": number_parameter(
-            lambda: replica.idmp_maxsize,
+            lambda: replica.keys.idmp_maxsize,
             set_idmp_maxsize,
             "stream_idmp_maxsize",
             least=1,
