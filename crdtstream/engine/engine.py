@@ -163,10 +163,8 @@ class Engine:
             while now is not None:
                 self._scheduled = False
                 ready = agenda.end_tick(now)
-                if ready.parcels:
+                if ready.parcels or ready.woken:
                     ready.tell()
-                for receiver in ready.woken:
-                    receiver.resume()
                 self._hand_on(ready)
                 # What waited for a commit that was made at once is told by the next Ready.
                 now = self._commit_at_once(len(ready.records)) if ready.records else None

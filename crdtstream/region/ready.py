@@ -192,9 +192,11 @@ class Ready:
         self.notices = notices
 
     def tell(self) -> None:
-        """Hand over the parcels."""
+        """Hand over the parcels, and let those go on whose blocked command was answered."""
         for parcel in self.parcels:
             parcel.receiver.receive(parcel)
+        for receiver in self.woken:
+            receiver.resume()
 
 
 def made_uncertain(parcels: list[Parcel]) -> list[Parcel]:

@@ -370,8 +370,6 @@ class SimNode:
         if ready.letters:
             self.on_letters(self, ready.letters)
         ready.tell()
-        for receiver in ready.woken:
-            receiver.resume()
 
     def end_tick_for_good(self) -> None:
         """End ticks until all that the replica has is in records."""

@@ -148,8 +148,6 @@ class Driven:
         assert self.last.folder == self.region.folder_change
         self.queue += self.last.records
         self.last.tell()
-        for receiver in self.last.woken:
-            receiver.resume()
         return self.last
 
     def commit(self, *, count: int | None = None, durable: bool = True) -> Ready:

@@ -38,8 +38,6 @@ class Driver:
     def end_tick(self) -> Ready:
         ready = self.agenda.end_tick(NOW)
         ready.tell()
-        for receiver in ready.woken:
-            receiver.resume()
         return ready
 
     def call(self, *argv: str) -> None:

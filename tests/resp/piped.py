@@ -94,8 +94,6 @@ class Side:
         # A run that breaks is called one by one: clients see nothing of that, the log does.
         assert not [one.details for one in ready.notices if one.level == "error"]
         ready.tell()
-        for receiver in ready.woken:
-            receiver.resume()
         if ready.records:
             self.region.note_logged(len(self.records), self.engine.now(), durable=True)
         return ready
