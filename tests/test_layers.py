@@ -223,7 +223,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("links", "region", "tuning"),
     ),
     "engine": (
-        *("turns", "stats", "programs", "folder", "cutting", "assembling"),
+        *("turns", "stats", "programs", "folder", "log_cutting", "assembling"),
         *("backoff", "agenda", "checkpointer", "bootstrapper", "repairer", "engine"),
         "storage_watch",
     ),

@@ -127,7 +127,7 @@ NO_SIZES = {
         region.links.publications.OVERHEAD_BYTES store.connections.WAL_BYTES_PER_COMMIT
     """,
     "the default of an argument, for which the simulator has its own": """
-        engine.cutting.CUT_RECORDS_MIN engine.turns.TURN_NS
+        engine.log_cutting.CUT_RECORDS_MIN engine.turns.TURN_NS
     """,
     "shares of the places for clients": """
         resp.clients.newcomers.PART

@@ -16,7 +16,7 @@ from benchmarks.measured import in_turns
 from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.processes import HOST, resident_bytes, resident_bytes_max, wait_until
 from benchmarks.systems import RegionNodes, Starter, System, regions, started
-from crdtstream.engine.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN
 
 ENTRIES: Final = 1_000_000
 STREAMS: Final = 100_000

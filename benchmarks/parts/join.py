@@ -15,7 +15,7 @@ from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.processes import resident_bytes, resident_bytes_max
 from benchmarks.systems import RegionNodes, Starter, System, free_base_port, regions, started
 from crdtstream.admin.client import AdminClient
-from crdtstream.engine.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN
 
 ENTRIES: Final = 2_000_000
 RATE: Final = 5_000

@@ -12,7 +12,7 @@ from functools import partial
 from crdtstream.core.ids import RegionId
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
-from crdtstream.engine.cutting import read_absences
+from crdtstream.engine.log_cutting import read_absences
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.members.known_members import peers_of

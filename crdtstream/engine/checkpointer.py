@@ -24,7 +24,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine.backoff import Backoff
-from crdtstream.engine.cutting import CUT_RECORDS_MIN, cut_log
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN, cut_log
 from crdtstream.engine.turns import Turn
 from crdtstream.region.checkpointing import LATE
 from crdtstream.region.region import Region

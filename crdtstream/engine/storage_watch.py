@@ -28,8 +28,8 @@ from typing import Final, Protocol
 import structlog
 
 from crdtstream.core.footprint import Footprint
-from crdtstream.engine.cutting import look_at_log
 from crdtstream.engine.engine import Engine
+from crdtstream.engine.log_cutting import look_at_log
 from crdtstream.engine.turns import Turn
 from crdtstream.machine.heap import give_back_memory
 from crdtstream.region.room import Account, MemoryBound

@@ -45,7 +45,7 @@ from crdtstream.resp.server import RespServer
 from crdtstream.secrets.password_marks import password_mark
 from crdtstream.settings.addresses import is_loopback
 from crdtstream.settings.node_settings import NodeSettings
-from crdtstream.upkeep.cut import cut_of_folder
+from crdtstream.upkeep.folder_cut import cut_of_folder
 
 
 class Services:

@@ -35,7 +35,7 @@ from crdtstream.store.layout import (
 )
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import RowPacker, record_crc
-from crdtstream.upkeep.cut import LENGTH
+from crdtstream.upkeep.folder_cut import LENGTH
 from crdtstream.upkeep.folder_reading import UpkeepError, connect, identity_of
 from crdtstream.upkeep.fsck import check_images, check_log, check_sqlite
 from crdtstream.upkeep.manifest import MANIFEST, Manifest, manifest_text, sum_of

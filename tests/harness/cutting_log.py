@@ -9,7 +9,7 @@ from crdtstream.store.log import Logged, MemoryLog, leading_within
 
 
 class CuttingLog(MemoryLog):
-    """See ``crdtstream.engine.cutting.CutLog``."""
+    """See ``crdtstream.engine.log_cutting.CutLog``."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import redis
 
-from crdtstream.engine.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN
 from crdtstream.store.sqlite_staging import STAGING_FILE
 from tests.live.cluster import Cluster, Node
 from tests.patience import wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crdtstream.engine.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
 from tests import patience
 from tests.conftest import free_base_port

@@ -25,7 +25,7 @@ import pytest
 import redis
 
 from crdtstream.admin.client import AdminClient, UnreachableError
-from crdtstream.engine.cutting import CUT_RECORDS_MIN
+from crdtstream.engine.log_cutting import CUT_RECORDS_MIN
 from crdtstream.v1 import admin_pb2 as pb
 from tests.live.bootstraps import (
     SMALL_BACKLOG,

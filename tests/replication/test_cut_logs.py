@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from crdtstream.core.ids import RegionId
-from crdtstream.engine.cutting import cut_log
+from crdtstream.engine.log_cutting import cut_log
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.retention import Keeping
 from crdtstream.store.log import Fsync

@@ -13,7 +13,7 @@ from crdtstream.store.connections import WAL_BYTES_COMMITS_MAX
 from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
-from crdtstream.upkeep.cut import cut_of_folder
+from crdtstream.upkeep.folder_cut import cut_of_folder
 
 R1 = RegionId(1)
 # It cannot be made smaller.

@@ -25,7 +25,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
-from crdtstream.upkeep.cut import cut_of_folder
+from crdtstream.upkeep.folder_cut import cut_of_folder
 from crdtstream.upkeep.folder_reading import UpkeepError, locked
 from crdtstream.upkeep.manifest import MANIFEST, read_manifest
 from crdtstream.v1 import admin_pb2 as pb

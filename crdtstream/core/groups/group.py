@@ -32,12 +32,12 @@ from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.pel_chunk import Consumer, Nack, PelChunk, Span
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import Reading
-from crdtstream.core.groups.settings import Setting
 from crdtstream.core.groups.undelivered import (
     undelivered,
     undelivered_count,
     undelivered_slices,
 )
+from crdtstream.core.groups.unstable_settings import Setting
 from crdtstream.core.id_columns import Ids, from_ids
 from crdtstream.core.ids import ID_MIN, Millis, RegionId, StreamId
 from crdtstream.core.intervals import Intervals
@@ -54,7 +54,7 @@ class Group(Part):
         number: what its parts call it; no other group that this replica ever had has it.
         creates: what is replicated.
         lanes: by lane how far it was read here; lanes not read yet are not in it.
-        settings: the SetGroupModes that are not causally stable, by dot (``settings.py``).
+        settings: the SetGroupModes that are not causally stable, by dot (``unstable_settings.py``).
         consumers: by name.
     """
 

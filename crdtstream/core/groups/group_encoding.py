@@ -21,7 +21,7 @@ from crdtstream.core.groups.creates import Creates
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.pel import Pel
 from crdtstream.core.groups.reading import Reading
-from crdtstream.core.groups.settings import Setting
+from crdtstream.core.groups.unstable_settings import Setting
 from crdtstream.core.ids import RegionId
 from crdtstream.core.intervals import Intervals
 

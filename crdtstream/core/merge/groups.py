@@ -20,7 +20,7 @@ from crdtstream.core.checkpoint.contents import GroupContent
 from crdtstream.core.clock import Dot
 from crdtstream.core.groups.creates import Create
 from crdtstream.core.groups.mode import ModeRegister
-from crdtstream.core.groups.settings import Setting, in_causal_order
+from crdtstream.core.groups.unstable_settings import Setting, in_causal_order
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.keys import Destroys
 from crdtstream.core.merge.presence import Both

@@ -52,7 +52,7 @@ from crdtstream.core.groups.group import Group
 from crdtstream.core.groups.mode import ModeRegister
 from crdtstream.core.groups.progress import LaneProgress
 from crdtstream.core.groups.reading import PositionOfOthers
-from crdtstream.core.groups.settings import Setting
+from crdtstream.core.groups.unstable_settings import Setting
 from crdtstream.core.histories import points_of
 from crdtstream.core.ids import ID_MIN, REGION_MAX, RegionId, StreamId
 from crdtstream.core.intervals import Intervals

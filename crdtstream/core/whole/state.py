@@ -13,7 +13,7 @@ from crdtstream.core.checkpoint.parts import Cut
 from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
 from crdtstream.core.effects import Numbered
 from crdtstream.core.groups.group import Group
-from crdtstream.core.groups.settings import UnstableSettings
+from crdtstream.core.groups.unstable_settings import UnstableSettings
 from crdtstream.core.histories import Histories, content_of
 from crdtstream.core.ids import ID_MIN, RegionId, StreamId
 from crdtstream.core.keyspace.counters import EndedShares
