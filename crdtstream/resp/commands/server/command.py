@@ -14,7 +14,7 @@ from crdtstream.commands.documentation.manual import pages
 from crdtstream.commands.documentation.pages import Page
 from crdtstream.commands.documentation.syntax import Argument
 from crdtstream.commands.glob import compile_glob
-from crdtstream.commands.reply import CommandError, Null, Reply, RespMap, RespSet, Status
+from crdtstream.commands.reply import CommandError, Reply, RespMap, RespSet, Status
 from crdtstream.commands.subcommands import help_reply
 from crdtstream.core.ids import Millis
 from crdtstream.database.dispatch import AnyCommand
@@ -77,7 +77,7 @@ class Introspection:
     def _info(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """COMMAND INFO [name …]: null for one that does not exist."""
         found = self._named(argv[2:]) if len(argv) > 2 else self._top_level()
-        return [Null.ARRAY if command is None else self._describe(command) for command in found]
+        return [None if command is None else self._describe(command) for command in found]
 
     def _docs(self, _session: Session, _now: Millis, argv: list[bytes]) -> Reply:
         """COMMAND DOCS [name …]: those that do not exist are left out."""
