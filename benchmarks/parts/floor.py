@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from benchmarks.generators import benchmark_figures, start_redis_benchmark
+from benchmarks.generators import benchmark_figures, in_pipelines, start_redis_benchmark
 from benchmarks.measured import Sample, in_turns
 from benchmarks.parts.part import OURS, Found, Options, Part
 from benchmarks.parts.xadd import REQUESTS, measure
@@ -46,6 +46,7 @@ def run(options: Options) -> Found:
 
 def ping(system: System, pipeline: int, requests: int) -> dict[str, float]:
     """As ``measure`` of XADD, of PING."""
+    requests = in_pipelines(requests, pipeline)
     before = system.cpu_seconds()
     found = benchmark_figures(
         start_redis_benchmark(system.ports[0], pipeline=pipeline, requests=requests, words=["PING"])

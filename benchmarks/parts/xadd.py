@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from benchmarks.generators import xadds
+from benchmarks.generators import in_pipelines, xadds
 from benchmarks.measured import Sample, in_turns
 from benchmarks.parts.part import FSYNCS, OURS, Found, Options, Part
 from benchmarks.systems import Starter, System, redis_servers, regions, started
@@ -35,6 +35,7 @@ def run(options: Options) -> Found:
 
 def measure(system: System, pipeline: int, requests: int) -> dict[str, float]:
     """The rate, and the processor time of the node for a message."""
+    requests = in_pipelines(requests, pipeline)
     before = system.cpu_seconds()
     found = xadds(system.ports[0], pipeline=pipeline, requests=requests, key=KEY)
     spent = system.cpu_seconds() - before

@@ -3,7 +3,7 @@
     Ready
       records   to be made durable behind all that earlier ticks left
       parcels   may leave now: all that they tell of is in the log
-      woken     clients whose blocked command was answered: they may go on
+      woken     clients that may go on: a blocked command was answered, or the disk has room again
       links     links that have something to do
       fetch     images of entries which are on disk only, and which are needed now
       letters   messages about the members, to other regions; each may be lost
@@ -192,7 +192,7 @@ class Ready:
         self.notices = notices
 
     def tell(self) -> None:
-        """Hand over the parcels, and let those go on whose blocked command was answered."""
+        """Hand over the parcels, and let the woken clients go on."""
         for parcel in self.parcels:
             parcel.receiver.receive(parcel)
         for receiver in self.woken:

@@ -310,6 +310,7 @@ def test_flags_of_our_own_are_not_shown(ours: Connection) -> None:
     """They decide something here, and would puzzle clients."""
     assert "immediate" in pages()["exec"].own_flags
     (exec_,) = asked(ours, "COMMAND", "INFO", "exec")
+    assert Simple(b"noscript") in exec_[2]
     assert Simple(b"immediate") not in exec_[2]
 
 

@@ -70,4 +70,5 @@ def test_a_node_answers_as_redis(
     with closing(RealSide(node, protocol)) as ours:
         report = run(script, protocol, redis, [], ours)
     assert not report.unintended, "\n".join(map(str, report.unintended))
+    assert not report.missing, f"the same as in Redis: {report.missing}"
     wait_until(lambda: not node.server.connections, "its clients are gone")
