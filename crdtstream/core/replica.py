@@ -425,18 +425,8 @@ class Replica:
 
     def _call_issuer(self) -> None:
         """Bind what commands call to change something; methods that forward would slow XADD."""
-        issuer = self._issuer
-        self.append = issuer.append
-        self.append_run = issuer.append_run
-        self.append_mixed = issuer.append_mixed
-        self.append_rows = issuer.append_rows
-        self.issue = issuer.issue
-        self.note = issuer.note
-        self.see_consumer = issuer.see_consumer
-        if self._noting is not None:
-            self._call_noting_issuer(NotingIssuer(issuer, self._noting))
-
-    def _call_noting_issuer(self, issuer: NotingIssuer) -> None:
+        noting = self._noting
+        issuer = self._issuer if noting is None else NotingIssuer(self._issuer, noting)
         self.append = issuer.append
         self.append_run = issuer.append_run
         self.append_mixed = issuer.append_mixed
