@@ -31,7 +31,7 @@ def demo(
 
     Exit status: 0 every entry is everywhere and was delivered once, 1 something went wrong.
     """
-    from crdtstream.demo import report, weather
+    from crdtstream.demo import closing_tables, weather
 
     # SIGTERM as Ctrl-C: the regions stop and their folder is deleted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -52,7 +52,7 @@ def demo(
                 local.close()
     except (weather.DemoError, LocalRegionsError) as error:
         fail(error)
-    report.show(outcome, Console())
+    closing_tables.show(outcome, Console())
     failures = outcome.failures()
     if failures:
         fail("\n  ".join(["these promises do not hold:", *failures]))

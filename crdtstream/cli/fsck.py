@@ -10,11 +10,11 @@ from crdtstream.cli.tables import new_table, print_table
 from crdtstream.command_line.exit import FAILED, fail, refuse
 from crdtstream.core.clock import format_vv
 from crdtstream.upkeep.backup import UNFINISHED
+from crdtstream.upkeep.check_report import Report
 from crdtstream.upkeep.folder_reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.fsck import check_folder
 from crdtstream.upkeep.manifest import MANIFEST
 from crdtstream.upkeep.repair import repair_checkpoints, repair_index
-from crdtstream.upkeep.report import Report
 
 
 def fsck(

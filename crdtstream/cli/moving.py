@@ -30,7 +30,7 @@ from crdtstream.move.pages import shown
 from crdtstream.move.survey import Selection
 from crdtstream.secrets.secret_files import SecretError, read_secret
 from crdtstream.settings.addresses import HOST_DEFAULT, RESP_PORT_BASE
-from crdtstream.upkeep.report import Progress as Shows
+from crdtstream.upkeep.check_report import Progress as Shows
 
 Result = TypeVar("Result")
 

@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from crdtstream.upkeep.report import Progress as Shows
+from crdtstream.upkeep.check_report import Progress as Shows
 
 
 @contextlib.contextmanager

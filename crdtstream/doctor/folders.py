@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from crdtstream.core.clock import format_vv
+from crdtstream.upkeep.check_report import Progress
 from crdtstream.upkeep.folder_reading import UpkeepError, locked, log_file
 from crdtstream.upkeep.fsck import check_folder
-from crdtstream.upkeep.report import Progress
 
 
 def files_of(folder: Path) -> dict[str, int]:

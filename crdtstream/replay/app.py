@@ -25,7 +25,7 @@ from crdtstream.replay.folder import AnyReport, FolderError, ReportFolder, shown
 from crdtstream.replay.steps import Steps
 from crdtstream.replay.summaries import Summaries
 from crdtstream.replay.timeline import Timeline
-from crdtstream.scenario.report import ScenarioReports
+from crdtstream.scenario.report_file import ScenarioReports
 
 One = TypeVar("One")
 NUMBER_LENGTH_MAX: Final = 12

@@ -11,7 +11,7 @@ from typing import Final
 from crdtstream.console import words
 from crdtstream.core.size import Size
 from crdtstream.drill.outcome import Report, Run
-from crdtstream.scenario.report import ScenarioReport, ScenarioReports
+from crdtstream.scenario.report_file import ScenarioReport, ScenarioReports
 
 REGIONS_MAX: Final = Size(32, least=3)
 SCENARIOS_MAX: Final = Size(2_000, least=1)

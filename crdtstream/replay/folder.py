@@ -19,7 +19,7 @@ from crdtstream.core.size import Size
 from crdtstream.drill.outcome import Report
 from crdtstream.drill.report.files import REPORT_FILE, ReportError, read_json
 from crdtstream.replay.bounds import BoundsError, check
-from crdtstream.scenario.report import ScenarioFileError, ScenarioReports, parse_reports
+from crdtstream.scenario.report_file import ScenarioFileError, ScenarioReports, parse_reports
 
 FILES_MAX: Final = Size(200, least=1)
 FILE_BYTES_MAX: Final = Size(32 << 20, least=1)

@@ -11,7 +11,7 @@ from crdtstream.console.map import region_map
 from crdtstream.page.markup import Child, Markup, element
 from crdtstream.replay.pages import controls, page_of, replay_path, report_path
 from crdtstream.replay.steps import Steps
-from crdtstream.scenario.report import CallReport, CellReport, ScenarioReport, ScenarioReports
+from crdtstream.scenario.report_file import CallReport, CellReport, ScenarioReport, ScenarioReports
 
 
 def report(name: str, found: ScenarioReports) -> HTMLResponse:

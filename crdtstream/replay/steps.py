@@ -8,7 +8,7 @@ from itertools import permutations
 
 from crdtstream.console.cells import Cells
 from crdtstream.replay.timeline import ReplayedLink, ReplayedRegion
-from crdtstream.scenario.report import ScenarioReport
+from crdtstream.scenario.report_file import ScenarioReport
 
 
 class Steps:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from crdtstream.console import words
 from crdtstream.core.size import Size
 from crdtstream.replay.folder import AnyReport, FolderError, ReportFile, ReportFolder
-from crdtstream.scenario.report import ScenarioReports
+from crdtstream.scenario.report_file import ScenarioReports
 
 # Parsed in less than a second.
 BYTES_MAX: Final = Size(16 << 20, least=1)

@@ -20,7 +20,12 @@ from crdtstream.scenario.markdown import markdown
 from crdtstream.scenario.nodes import own_nodes
 from crdtstream.scenario.outcome import Outcome
 from crdtstream.scenario.parse import ScenarioError
-from crdtstream.scenario.report import ScenarioFileError, check_writable, report_of, write_reports
+from crdtstream.scenario.report_file import (
+    ScenarioFileError,
+    check_writable,
+    report_of,
+    write_reports,
+)
 from crdtstream.scenario.scenario import Scenario, scenario_files
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.scenario.target import Target

@@ -35,11 +35,11 @@ from crdtstream.store.layout import (
 )
 from crdtstream.store.log import Logged
 from crdtstream.store.rows import RowPacker, record_crc
+from crdtstream.upkeep.check_report import Progress, Report, Verdict, no_progress
 from crdtstream.upkeep.folder_cut import LENGTH
 from crdtstream.upkeep.folder_reading import UpkeepError, connect, identity_of
 from crdtstream.upkeep.fsck import check_images, check_log, check_sqlite
 from crdtstream.upkeep.manifest import MANIFEST, Manifest, manifest_text, sum_of
-from crdtstream.upkeep.report import Progress, Report, Verdict, no_progress
 from crdtstream.v1 import admin_pb2 as pb
 
 # No row is larger than a batch, and no batch than this.

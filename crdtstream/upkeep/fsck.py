@@ -37,6 +37,14 @@ from crdtstream.store.presence import FIRST_KEY
 from crdtstream.store.sqlite import BEGINS_KEY, LACKS_KEY
 from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.wal import check_wal_of
+from crdtstream.upkeep.check_report import (
+    Progress,
+    Report,
+    Verdict,
+    no_progress,
+    several,
+    verdict_on,
+)
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.folder_reading import (
     Identity,
@@ -50,14 +58,6 @@ from crdtstream.upkeep.folder_reading import (
 )
 from crdtstream.upkeep.image_check import ImagesFound, find_images
 from crdtstream.upkeep.manifest import MANIFEST, check_files, read_manifest
-from crdtstream.upkeep.report import (
-    Progress,
-    Report,
-    Verdict,
-    no_progress,
-    several,
-    verdict_on,
-)
 from crdtstream.upkeep.state import CHECKPOINTS, Base, check_state
 
 SQLITE_ERRORS_MAX: Final = 20

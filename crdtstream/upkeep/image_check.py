@@ -17,8 +17,8 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import StoredCheckpoint, Sums
+from crdtstream.upkeep.check_report import Progress
 from crdtstream.upkeep.image_rows import ImageFound, checkpoints, has_images, images
-from crdtstream.upkeep.report import Progress
 
 PROGRESS_IMAGES: Final = 1_000
 BODIES_ALONE: Final = (

@@ -20,8 +20,8 @@ from crdtstream.core.clock import VersionVector, format_vv
 from crdtstream.core.ids import RegionId
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.format_number import FORMAT, FORMAT_KEY, renumbered
+from crdtstream.upkeep.check_report import Progress
 from crdtstream.upkeep.folder_reading import DamagedBackupError, UpkeepError
-from crdtstream.upkeep.report import Progress
 
 MANIFEST: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1

@@ -7,10 +7,10 @@ from typing import Final
 
 from crdtstream.store.errors import DAMAGED
 from crdtstream.store.layout import TABLES
+from crdtstream.upkeep.check_report import no_progress
 from crdtstream.upkeep.folder_reading import UpkeepError, log_file
 from crdtstream.upkeep.fsck import INDEX
 from crdtstream.upkeep.image_check import find_images
-from crdtstream.upkeep.report import no_progress
 
 _NOT_REPAIRED: Final = "nothing was changed; start this region from a backup of the folder"
 

@@ -27,6 +27,7 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.meta import VOLUME_KEY
 from crdtstream.store.opening import OPENED_FILE, write_opening
 from crdtstream.upkeep.backup import sync_file, write_meta
+from crdtstream.upkeep.check_report import Progress, no_progress
 from crdtstream.upkeep.folder_reading import UpkeepError, locked
 from crdtstream.upkeep.manifest import (
     HASHED_BYTES,
@@ -37,7 +38,6 @@ from crdtstream.upkeep.manifest import (
     read_manifest,
     sum_of,
 )
-from crdtstream.upkeep.report import Progress, no_progress
 
 # The log, before it is whole.
 RESTORING_FILE: Final = f"{LOG_FILE}.restoring"

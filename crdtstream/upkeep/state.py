@@ -17,6 +17,7 @@ from crdtstream.store.errors import DAMAGED, StoreError
 from crdtstream.store.layout import StoredCheckpoint
 from crdtstream.store.sqlite_staging import StagedFolder
 from crdtstream.store.staging import StagedState, is_staged, load_staged, staged_state
+from crdtstream.upkeep.check_report import Progress, Report, Verdict, verdict_on
 from crdtstream.upkeep.effects import Effects
 from crdtstream.upkeep.folder_reading import (
     Identity,
@@ -31,7 +32,6 @@ from crdtstream.upkeep.folder_reading import (
 )
 from crdtstream.upkeep.image_check import ImagesFound
 from crdtstream.upkeep.image_rows import checkpoints, images
-from crdtstream.upkeep.report import Progress, Report, Verdict, verdict_on
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 
 CHECKPOINTS: Final = "checkpoints"

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from crdtstream.demo import weather
-from crdtstream.demo.report import show
+from crdtstream.demo.closing_tables import show
 from crdtstream.local.regions import LocalRegions
 
 

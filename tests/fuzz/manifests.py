@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from crdtstream.core.ids import RegionId
 from crdtstream.store.folder_lock import LOG_FILE
+from crdtstream.upkeep.check_report import no_progress
 from crdtstream.upkeep.folder_reading import UpkeepError
 from crdtstream.upkeep.manifest import (
     MANIFEST,
@@ -19,7 +20,6 @@ from crdtstream.upkeep.manifest import (
     read_manifest,
 )
 from crdtstream.upkeep.manifest import _sum_of_plain as sum_of_plain
-from crdtstream.upkeep.report import no_progress
 from tests.fuzz.damage import damaged_bytes, damaged_tree
 from tests.fuzz.surface import Surface
 

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from crdtstream.drill.outcome import Report
 from crdtstream.drill.report.files import write_json
-from crdtstream.scenario.report import write_reports
+from crdtstream.scenario.report_file import write_reports
 from tests.console.browser import Browser, open_browser
 from tests.drill.making import a_failed_run, a_run
 from tests.live.forked import Forked

@@ -11,7 +11,7 @@ from crdtstream.drill.outcome import Report, Throughput
 from crdtstream.drill.report.files import write_json
 from crdtstream.replay import folder as folders
 from crdtstream.replay.folder import FolderError, ReportFolder
-from crdtstream.scenario.report import CallReport, CellReport, RowReport, ScenarioReports
+from crdtstream.scenario.report_file import CallReport, CellReport, RowReport, ScenarioReports
 from tests.drill.making import a_run
 from tests.replay.test_pages import get
 from tests.scenario.test_report import made

@@ -8,7 +8,7 @@ import pytest
 
 from crdtstream.replay.folder import FolderError, ReportFolder
 from crdtstream.replay.steps import Steps
-from crdtstream.scenario.report import write_reports
+from crdtstream.scenario.report_file import write_reports
 from tests.replay.test_pages import get
 from tests.scenario.test_report import made
 

@@ -8,7 +8,7 @@ from crdtstream.drill.outcome import Report
 from crdtstream.drill.report.files import write_json
 from crdtstream.replay.folder import ReportFolder
 from crdtstream.replay.summaries import BYTES_MAX, NOT_READ, NOT_SHOWN, Summaries, Summary
-from crdtstream.scenario.report import ScenarioReport, write_reports
+from crdtstream.scenario.report_file import ScenarioReport, write_reports
 from tests.drill.making import a_failed_run, a_run, an_aborted_run
 from tests.scenario.test_report import made
 

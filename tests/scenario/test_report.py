@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from crdtstream.scenario.cli import app
 from crdtstream.scenario.parse import parse
-from crdtstream.scenario.report import (
+from crdtstream.scenario.report_file import (
     CallReport,
     CellReport,
     ScenarioFileError,

@@ -29,10 +29,10 @@ from crdtstream.store.replay import recover
 from crdtstream.store.rows import ROW_COLUMNS, RowReader, columns_crc
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.upkeep.check_report import no_progress
 from crdtstream.upkeep.folder_reading import UpkeepError
 from crdtstream.upkeep.fsck import check_folder
 from crdtstream.upkeep.manifest import MANIFEST, Manifest, manifest_text, sum_of
-from crdtstream.upkeep.report import no_progress
 from crdtstream.upkeep.restore import check_backup, restore
 from crdtstream.v1 import effects_pb2
 from tests.core.earlier_batches import EARLIER_BATCHES

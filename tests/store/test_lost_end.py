@@ -19,8 +19,8 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.lost_end import find_loss
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.wal import FRAME_HEADER_BYTES, HEADER_BYTES, check_wal
+from crdtstream.upkeep.check_report import Verdict
 from crdtstream.upkeep.fsck import check_folder
-from crdtstream.upkeep.report import Verdict
 
 R1 = RegionId(1)
 ROWS = 200

@@ -21,9 +21,9 @@ from crdtstream.store.log import Fsync
 from crdtstream.store.replay import recover
 from crdtstream.store.sqlite import SqliteLog
 from crdtstream.store.sqlite_checkpoints import SqliteCheckpoints
+from crdtstream.upkeep.check_report import Report
 from crdtstream.upkeep.folder_reading import locked
 from crdtstream.upkeep.fsck import check_folder
-from crdtstream.upkeep.report import Report
 from tests.harness.regions import Node
 
 R1: Final = RegionId(1)

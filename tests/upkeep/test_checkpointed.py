@@ -15,9 +15,9 @@ from crdtstream.store.errors import StoreError
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.upkeep import restore as restoring
 from crdtstream.upkeep.backup import write_backup
+from crdtstream.upkeep.check_report import Verdict
 from crdtstream.upkeep.folder_cut import cut_of_folder
 from crdtstream.upkeep.manifest import read_manifest
-from crdtstream.upkeep.report import Verdict
 from crdtstream.v1 import admin_pb2 as pb
 from tests.upkeep.folders import (
     change,

@@ -12,9 +12,9 @@ import pytest
 from crdtstream.store.connections import PAGE_BYTES
 from crdtstream.store.folder_lock import LOG_FILE
 from crdtstream.store.layout import StoredCheckpoint
+from crdtstream.upkeep.check_report import Verdict
 from crdtstream.upkeep.folder_reading import UpkeepError, connect, read_meta, rows
 from crdtstream.upkeep.image_rows import checkpoints, images
-from crdtstream.upkeep.report import Verdict
 from tests.upkeep.folders import checked, checkpointed, golden, killed, stopped
 
 WAL_FILE = f"{LOG_FILE}-wal"

@@ -17,8 +17,8 @@ from crdtstream.store.layout import ABSENCES_KEY
 from crdtstream.store.log import Fsync, Logged
 from crdtstream.store.rows import ROW_COLUMNS, RowReader, record_crc
 from crdtstream.store.sqlite import SqliteLog
+from crdtstream.upkeep.check_report import Verdict
 from crdtstream.upkeep.folder_reading import UpkeepError
-from crdtstream.upkeep.report import Verdict
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 from tests.harness.regions import Node
 from tests.store.test_checkpoints import append, images, opened, write
