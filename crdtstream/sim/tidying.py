@@ -55,6 +55,9 @@ def tidy(world: World, operators: Operators) -> None:
         if len(well) < needs <= len(left) and operators.removals[region] > REMOVALS_MAX:
             if node.number in well:
                 operators.remove(node, region, survivors=well)
+            elif left == [node.number]:
+                # It is the only member that is left, and goes on alone.
+                operators.remove(node, region, survivors=left)
         elif len(left) >= needs:
             operators.remove(node, region)
         else:
