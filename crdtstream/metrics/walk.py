@@ -15,7 +15,7 @@ import contextlib
 import heapq
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -95,18 +95,25 @@ class Walker:
     """
 
     def __init__(
-        self, replica: Replica, *, names_max: int, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        replica: Replica,
+        *,
+        names_max: int,
+        clock: Callable[[], int] = time.monotonic_ns,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """A walker that has not walked yet.
 
         Args:
             names_max: how many streams and how many groups are listed one by one.
             clock: nanoseconds that pass.
+            sleep: waits for so many seconds, after each slice.
         """
         self.found: Found | None = None
         self._replica = replica
         self._names_max = names_max
         self._clock = clock
+        self._sleep = sleep
         self._asked = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -137,7 +144,7 @@ class Walker:
         ends = found.began_ns + SLICE_NS
         for _ in self.steps(found):
             if self._clock() >= ends:
-                await asyncio.sleep(REST_SECONDS)
+                await self._sleep(REST_SECONDS)
                 ends = self._clock() + SLICE_NS
         found.ended_ns = self._clock()
         self.found = found

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from crdtstream.metrics.walk import REST_SECONDS, SLICE_NS, Found, Walker
 from tests.harness.regions import Node
 
@@ -111,19 +109,17 @@ async def test_without_a_scrape_there_is_no_walk() -> None:
     assert found.entries == 55
 
 
-async def test_the_walk_rests_after_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_walk_rests_after_each_slice() -> None:
     rests: list[float] = []
-    sleep = asyncio.sleep
 
     async def rest(seconds: float) -> None:
         rests.append(seconds)
-        await sleep(0)
+        await asyncio.sleep(0)
 
-    monkeypatch.setattr("crdtstream.metrics.walk.asyncio.sleep", rest)
     node = filled()
     # Each look at the clock takes a tenth of a slice, and there are some dozens.
     node.run(*(f"XADD more-{number} 1-1 f v" for number in range(500)))
-    walker = Walker(node.replica, names_max=5, clock=Clock())
+    walker = Walker(node.replica, names_max=5, clock=Clock(), sleep=rest)
     with walking(walker):
         await walker.fresh(10)
     assert rests
