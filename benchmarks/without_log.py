@@ -30,7 +30,7 @@ def leave_out() -> None:
         return 0
 
     def check_there(self: SqliteLog, seq: int) -> None:
-        """The last record is not in the file, and nobody is to miss it."""
+        """No check: the last record is not in the file."""
 
     SqliteLog._write_at_once = write_at_once  # type: ignore[method-assign]
     SqliteLog._write_in_thread = write_in_thread  # type: ignore[method-assign]

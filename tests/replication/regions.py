@@ -113,7 +113,7 @@ class LiveRegion:
         """Read the log; no links yet."""
         assembled = await assemble(
             self.log,
-            # None was made: a start reads the whole log.
+            # No checkpoint was made: a start reads the whole log.
             MemoryCheckpoints(MemoryLog()),
             self._folder,
             lambda known: Replica(self.number, peers=known),

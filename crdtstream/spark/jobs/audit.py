@@ -39,8 +39,8 @@ from pyspark.sql import DataFrame, SparkSession
 from crdtstream.spark.jobs import audit_entries as entries
 from crdtstream.spark.jobs.audit_entries import RegionRange
 from crdtstream.spark.jobs.audit_findings import (
+    ByRegion,
     Finding,
-    Has,
     Kind,
     Subject,
     duplicate_findings,
@@ -222,7 +222,7 @@ class _Audit:
     def _folder(self) -> Folder:
         return folder_at(self._spark, self._options.output)
 
-    def _findings(self, compared: _Compared, keys: Mapping[Subject, Has]) -> DataFrame:
+    def _findings(self, compared: _Compared, keys: Mapping[Subject, ByRegion]) -> DataFrame:
         """All findings; kinds without findings cost no work."""
         numbers = self._regions.numbers
         found = key_findings(self._spark, keys)
@@ -307,7 +307,7 @@ class _Audit:
 
     # --- Streams and groups -------------------------------------------------------------------
 
-    def _differing_keys(self, before: Mapping[int, Facts]) -> Mapping[Subject, Has]:
+    def _differing_keys(self, before: Mapping[int, Facts]) -> Mapping[Subject, ByRegion]:
         suspects = differences(before)
         for _ in range(KEY_LOOKS):
             if not suspects:

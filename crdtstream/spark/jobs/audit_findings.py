@@ -54,8 +54,8 @@ class Subject(NamedTuple):
     origin: int = 0
 
 
-# What each region has of a subject; None: nothing.
-Has: TypeAlias = Mapping[int, EntryId | None]
+# What each region has of a subject; None if it has nothing.
+ByRegion: TypeAlias = Mapping[int, EntryId | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ def _shaped(frame: DataFrame, **given: Column) -> DataFrame:
     )
 
 
-def key_findings(spark: SparkSession, differing: Mapping[Subject, Has]) -> DataFrame:
+def key_findings(spark: SparkSession, differing: Mapping[Subject, ByRegion]) -> DataFrame:
     """Streams, groups and frontiers that regions have differently."""
     return spark.createDataFrame([_key_row(*one) for one in differing.items()], FINDINGS_SCHEMA)
 
 
-def _key_row(subject: Subject, has: Has) -> tuple[Any, ...]:
+def _key_row(subject: Subject, has: ByRegion) -> tuple[Any, ...]:
     shown = {region: "missing" if what is None else "there" for region, what in has.items()}
     # Of streams and groups it is unknown which regions are right; of frontiers the furthest is.
     wrong = sorted(has)

@@ -11,7 +11,7 @@ exists.
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from crdtstream.spark.jobs.audit_findings import Has, Kind, Subject
+from crdtstream.spark.jobs.audit_findings import ByRegion, Kind, Subject
 from crdtstream.spark.options import ID_MIN, EntryId
 from crdtstream.v1 import query_pb2
 
@@ -32,13 +32,13 @@ def facts_of(descriptions: Iterable[query_pb2.StreamDescription]) -> Facts:
     return facts
 
 
-def differences(looks: Mapping[int, Facts]) -> dict[Subject, Has]:
+def differences(looks: Mapping[int, Facts]) -> dict[Subject, ByRegion]:
     """Differences between regions that were all looked at.
 
     A stream or a group that is missing as a whole is one difference.  A lane without entries is
     reported by some regions and not by others, which is none.
     """
-    found: dict[Subject, Has] = {}
+    found: dict[Subject, ByRegion] = {}
     for subject in dict.fromkeys(subject for facts in looks.values() for subject in facts):
         has = {region: facts.get(subject) for region, facts in looks.items()}
         if subject.kind is Kind.GROUP:
@@ -53,7 +53,7 @@ def differences(looks: Mapping[int, Facts]) -> dict[Subject, Has]:
 
 def still_differing(
     before: Mapping[int, Facts], now: Mapping[int, Facts], suspects: Collection[Subject]
-) -> dict[Subject, Has]:
+) -> dict[Subject, ByRegion]:
     """Of ``suspects`` those that regions have differently now, too.
 
     Args:
@@ -67,7 +67,7 @@ def still_differing(
     }
 
 
-def _caught_up(before: Mapping[int, Facts], subject: Subject, has: Has) -> bool:
+def _caught_up(before: Mapping[int, Facts], subject: Subject, has: ByRegion) -> bool:
     """True if a frontier has reached, in every region, the furthest one of the look before."""
     if subject.kind is not Kind.FRONTIER:
         return False
