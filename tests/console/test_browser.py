@@ -68,9 +68,18 @@ LOOKS = [
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def chromium() -> Iterator[Browser]:
     with open_browser() as found:
         yield found
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Browser:
+    """The browser without the page of the test before: its nodes may have ended, and it goes on to
+    ask for them."""
+    chromium.open("about:blank")
+    chromium.complaints()
+    return chromium
 
 
 @pytest.fixture(scope="module")
