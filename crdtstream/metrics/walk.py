@@ -107,7 +107,7 @@ class Walker:
         Args:
             names_max: how many streams and how many groups are listed one by one.
             clock: nanoseconds that pass.
-            sleep: waits for so many seconds, after each slice.
+            sleep: waits for a number of seconds, after each slice.
         """
         self.found: Found | None = None
         self._replica = replica
