@@ -3,8 +3,10 @@
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
-from crdtstream.core.checkpoint.contents import ContentError, packed
+from crdtstream.core.checkpoint.contents import ContentError, RootContent, packed, unpacked
+from crdtstream.core.checkpoint.parts import Kind
 from crdtstream.core.histories import (
     HASH_BITS,
     KEPT,
@@ -23,6 +25,7 @@ from crdtstream.core.histories import (
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import decode_batch
 from tests.harness.regions import Node
+from tests.mutations.fields import images_of
 
 R1, R2 = RegionId(1), RegionId(2)
 
@@ -248,6 +251,21 @@ def test_a_history_that_cannot_be_is_refused(
         heard(packed(content))
     with pytest.raises(ContentError, match="dict"):
         heard(b"nothing")
+
+
+def test_a_checkpoint_whose_history_goes_beyond_what_was_applied_is_refused() -> None:
+    """The next batch would have to follow one that comes after it."""
+    node, again = Node(1), Node(1)
+    node.run("XADD s 1-1 f v")
+    images = images_of(node)
+    (root,) = [image for image in images if image.kind is Kind.ROOT]
+    ((origin, line),) = unpacked(root.head, RootContent).histories.items()
+    longer = {origin: [*line, (line[-1][0] + 1, 1)]}
+    head = packed(replace(unpacked(root.head, RootContent), histories=longer))
+    with pytest.raises(ContentError, match="histories: that of region 1 has effects not applied"):
+        again.replica.restore(
+            [image for image in images if image != root] + [root._replace(head=head)]
+        )
 
 
 # --- Batches --------------------------------------------------------------------------------------

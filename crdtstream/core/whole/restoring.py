@@ -136,6 +136,8 @@ class Restoring:
         if content.members:
             state.restore_members(decode_members(content.members))
         for origin, points in points_of(content.histories).items():
+            if points[-1].n > content.vv.get(origin, 0):
+                raise ContentError(f"histories: that of region {origin} has effects not applied")
             state.histories.set_points(origin, points)
 
     def _key_of(self, number: int) -> KeyPart:
