@@ -100,7 +100,7 @@ def parse_key_spec(text: str) -> KeySpec:
     """
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise ValueError(f"no key specification: {text!r}")
+        raise ValueError(f"no key specification: {text!r}; an example is '1 RW update'")
     argument, reach, last, step, word, start, flags = match.groups()
     if word is not None:
         return KeySpec(int(start), word, -1, 2, tuple(flags.split()))

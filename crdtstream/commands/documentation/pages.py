@@ -119,10 +119,14 @@ def parse_pages(group: str, text: str) -> Iterator[Page]:
     """The pages of a text in the form above.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: it is not of that form; the text names the page.
     """
     for block in text.strip("\n").split("\n\n"):
-        yield _page(group, block)
+        try:
+            page = _page(group, block)
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"page of {block.split()[0]}: {error}") from error
+        yield page
 
 
 def _page(group: str, block: str) -> Page:
@@ -152,7 +156,7 @@ def _page(group: str, block: str) -> Page:
         replaced_by=deprecated[1] if deprecated else "",
     )
     if facts:
-        raise ValueError(f"{name}: unknown facts {sorted(facts)}")
+        raise ValueError(f"unknown facts {sorted(facts)}")
     return page
 
 
