@@ -3,6 +3,7 @@
 Summaries, complexities and histories are our own words; all the rest is compared.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -13,6 +14,7 @@ from crdtstream.commands.documentation.key_specs import parse_key_spec
 from crdtstream.commands.documentation.manual import pages, usage, usage_markdown
 from crdtstream.commands.documentation.pages import parse_pages
 from crdtstream.commands.documentation.syntax import BadSyntaxError, parse_syntax, shown
+from tests.conftest import ROOT
 from tests.like_redis import oracles
 from tests.like_redis.sides import Connection
 from tests.like_redis.wire import Members, Pairs, Read, Simple
@@ -276,6 +278,14 @@ def test_usage_is_for_people() -> None:
     assert usage("xgroup|setid") == "XGROUP SETID key group <id | $> [ENTRIESREAD entries-read]"
     assert usage("multi") == "MULTI"
     assert usage_markdown("client|reply") == r"`CLIENT REPLY <ON \| OFF \| SKIP>`"
+
+
+def test_the_page_of_differences_names_every_command() -> None:
+    head, _, _ = (ROOT / "docs/differences.md").read_text().partition("\n## ")
+    named = " ".join(re.findall("^ {4}(.*)", head, re.MULTILINE))
+    assert set(re.findall(r"[A-Z.]+", named)) == {
+        name.partition("|")[0].upper() for name in pages()
+    }
 
 
 # --- What follows from a page -------------------------------------------------------------------
