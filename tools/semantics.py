@@ -90,7 +90,7 @@ def left_out(text: str) -> Iterator[str]:
                 yield f"{name} is not mentioned"
             continue
         if name not in shown:
-            yield f"{name} has no usage block"
+            yield f"{name} is in no block <!-- usage: … -->"
             continue
         at = shown[name].start()
         end = min((start for start in sections if start > at), default=len(text))

@@ -215,13 +215,17 @@ def test_all_promised_commands_are_there() -> None:
     assert promised <= COMMANDS.keys()
 
 
+# Verbs that change nothing.
+READING = {"list", "get", "health-report", "verify"}
+
+
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path.startswith("crdtstream crdb ")])
 def test_crdb_commands_print_json_and_those_that_change_can_be_rehearsed(path: str) -> None:
     """``health-report`` is JSON in any case; what only reads needs no rehearsal."""
     verb = path.rpartition(" ")[2]
     options = {word for one in COMMANDS[path].params for word in one.opts}
     assert ("--json" in options) == (verb != "health-report")
-    assert ("--dry-run" in options) == (verb not in {"list", "get", "health-report", "verify"})
+    assert ("--dry-run" in options) == (verb not in READING), f"name {verb} in READING, if it reads"
 
 
 # --- Refusals, with nothing running -----------------------------------------------------------
