@@ -292,8 +292,9 @@ class AdminClient:
                 )
             case grpc.StatusCode.UNIMPLEMENTED:
                 return AdminError(
-                    f"what answers at {self.address} is no region node of this version:"
-                    " name the gRPC port (738r)"
+                    f"what answers at {self.address} does not know this call: if it is a region"
+                    " node, it runs an earlier version, so upgrade it; if not, name the address of"
+                    " its gRPC service (738r)"
                 )
             case grpc.StatusCode.UNAUTHENTICATED:
                 return LoginError(

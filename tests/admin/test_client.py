@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from crdtstream.access.probing import speaks_tls
-from crdtstream.admin.client import CALL_SECONDS_MAX, AdminClient, UnreachableError
+from crdtstream.admin.client import CALL_SECONDS_MAX, AdminClient, AdminError, UnreachableError
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,16 @@ def silent() -> Iterator[str]:
     """Address of a server that accepts connections and never says anything."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def empty() -> Iterator[str]:
+    """Address of a gRPC server that knows none of the calls, as an earlier version one of them."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
 
 
 def told(address: str, seconds: float = CALL_SECONDS_MAX) -> str:
@@ -64,3 +74,10 @@ def test_nothing_at_an_address_is_not_taken_for_a_node_that_speaks_tls() -> None
     text = told("127.0.0.1:1")
     assert text.startswith("no region node answers at 127.0.0.1:1: start it")
     assert "TLS" not in text
+
+
+def test_a_node_that_does_not_know_a_call_is_to_be_upgraded(empty: str) -> None:
+    with AdminClient(empty) as client, pytest.raises(AdminError) as raised:
+        client.status()
+    assert str(raised.value).startswith(f"what answers at {empty} does not know this call: ")
+    assert "it runs an earlier version, so upgrade it" in str(raised.value)
