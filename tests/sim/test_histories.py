@@ -6,16 +6,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from crdtstream.cli.start import program
+from crdtstream.core.effects import Append, KeyEffect
+from crdtstream.core.wire.codec import decode_batch
 from crdtstream.sim.folder_making import copies_folders
-from crdtstream.sim.history import Plan
+from crdtstream.sim.history import History, Plan
 from crdtstream.sim.making import Maker, changes_members
 from crdtstream.sim.replaying import maker_of, run, shorten
 from crdtstream.sim.seeds import first_failing
+from crdtstream.sim.sizes import drawn
 from crdtstream.sim.violation import Failure
 from tests.conftest import ROOT, seeds
 from tests.planted.planting import BUGS, planted
@@ -84,6 +88,30 @@ def test_a_planted_bug_is_noticed(name: str) -> None:
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_mended_histories_do_not_fail_again(path: Path) -> None:
     assert replayed(path) is None, json.loads(path.read_text())["about"]
+
+
+def kinds_in(seed: int) -> set[type]:
+    """Kinds of effects in the logs at the end of a seed's history."""
+    maker = Maker(seed)
+    steps, _ = maker.run(STEPS)
+    history = History(maker.plan)
+    with drawn(maker.plan.sizes):
+        for step in steps:
+            history.do(step)
+    records = (record for node in history.world.nodes.values() for record in node.disk.records)
+    batches = [decode_batch(record.batch) for record in records if record.batch is not None]
+    appends = {Append for batch in batches if batch.appends.ms}
+    return appends | {type(effect) for batch in batches for _, effect in batch.others}
+
+
+def test_commands_of_the_simulator_issue_every_kind_of_effect() -> None:
+    # Members change in worlds of their own.
+    missing: set[type] = {Append, *get_args(KeyEffect)}
+    for seed in range(2, 20):
+        missing -= kinds_in(seed)
+        if not missing:
+            return
+    pytest.fail(f"add commands to sim/making.py that issue {missing}")
 
 
 def test_one_seed_makes_one_history() -> None:
