@@ -231,6 +231,9 @@ def test_each_kind_of_effect_changes_its_own_facts_and_no_others(kind: type[Effe
     peer.run("XADD y 1-2 f v")
     node.pull(peer)
     node.run("PING", *fate.before)
+    # One copies the state before the effect as well, the other only after it.
+    late, fresh = Node(3), Node(4)
+    late.merge(node)
     before, digest, issued = facts(node.replica), node.digest, node.replica.issued
     if fate.line == "expire":
         node.now += 1000
@@ -257,6 +260,10 @@ def test_each_kind_of_effect_changes_its_own_facts_and_no_others(kind: type[Effe
     # And a region that only hears of it has the same (I1).
     peer.pull(node)
     assert peer.digest == node.digest
+    # So has one that copies the state (rules 5).
+    for copy in (late, fresh):
+        copy.merge(node)
+        assert copy.digest == node.digest
 
 
 def _intervals(group: Group) -> list[tuple[int, Any]]:
