@@ -91,9 +91,16 @@ class Creates:
 
     def start_of(self, region: RegionId) -> StreamId:
         """The group's start in a lane: the minimum over the creates; 0-0 before any."""
-        return min(
-            (position_in(create.start, region) for create in self._by_dot.values()), default=ID_MIN
-        )
+        starts = [position_in(create.start, region) for create in self._by_dot.values()]
+        return min(starts) if starts else ID_MIN
+
+    @property
+    def only_start(self) -> StreamId | None:
+        """The group's start, if one ID is all that is known of it; else None."""
+        if len(self._by_dot) != 1 or self.intervals:
+            return None
+        start = next(iter(self._by_dot.values())).start
+        return start if isinstance(start, int) else None
 
     def scalar_start(self) -> StreamId:
         """Its start in a lane that has no appends yet, as one ID to show."""
@@ -185,7 +192,7 @@ class Creates:
 
 def position_in(start: Start, region: RegionId) -> StreamId:
     """Position of a start in one lane; 0-0 in lanes that it does not name."""
-    return start.get(region, ID_MIN) if isinstance(start, Mapping) else start
+    return start if isinstance(start, int) else start.get(region, ID_MIN)
 
 
 def scalar(start: Start) -> StreamId:

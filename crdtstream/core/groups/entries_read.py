@@ -45,16 +45,17 @@ def entries_read_skipped(
     return _added_up_to(lane, last_id, progress.last_delivered)
 
 
-def lane_lag(progress: LaneProgress, lane: Lane, last_id: StreamId) -> int | None:
+def lane_lag(
+    last_delivered: StreamId, read: int | None, lane: Lane, last_id: StreamId
+) -> int | None:
     """Number of entries of the lane still to be read, None if Redis could not know it either."""
     if not lane.entries_added or not lane.length:
         return 0
-    if progress.last_delivered < lane.first_id > lane.max_deleted_id:
+    if last_delivered < lane.first_id > lane.max_deleted_id:
         # Everything is still ahead, whatever ENTRIESREAD once claimed.
         return lane.length
-    read = progress.entries_read
-    if read is None or _is_holed(lane, progress.last_delivered):
-        read = _added_up_to(lane, last_id, progress.last_delivered)
+    if read is None or _is_holed(lane, last_delivered):
+        read = _added_up_to(lane, last_id, last_delivered)
     return None if read is None else lane.entries_added - read
 
 

@@ -451,7 +451,7 @@ class Group(Part):
 
     @property
     def pending_count(self) -> int:
-        return len(self.pel)
+        return len(self.pel) if self.lanes else 0
 
     @property
     def pending_bytes(self) -> int:

@@ -87,6 +87,22 @@ class Reading:
             self.skip_covered(region, progress)
         return progress
 
+    def read_upto(self, region: RegionId) -> tuple[StreamId, int | None]:
+        """Last-delivered and entries-read of ``progress``, which is not made if it need not be."""
+        progress = self.lanes.get(region)
+        if progress is None:
+            if region not in self.creates.intervals:
+                return self._first_position(region), self._hinted(region)
+            progress = self.progress(region)
+        return progress.last_delivered, progress.entries_read
+
+    @property
+    def only_start(self) -> StreamId | None:
+        """The group's start, if all facts of its reading follow from this one ID; else None."""
+        if self.lanes or self.position_of_others is not None or self.read_hint is not None:
+            return None
+        return self.creates.only_start
+
     def keep(self, region: RegionId) -> LaneProgress:
         progress = self.lanes.get(region)
         if progress is None:
