@@ -11,8 +11,8 @@ a Python integer for each ID: those have 128 bits, and making one takes longer t
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress, islice
-from operator import lt
+from itertools import compress, count, islice
+from operator import ge, le, lt
 from sys import byteorder
 from typing import Final, TypeAlias, overload
 
@@ -123,11 +123,18 @@ class IdColumns:
 
     def ascend(self) -> bool:
         """True if the IDs ascend without repeats."""
-        ms, seq = self.ms, self.seq
+        # A list has its numbers made once; a column makes them for each look.
+        ms = self.ms.tolist()
         if all(map(lt, ms, islice(ms, 1, None))):
             return True
-        halves = list(zip(ms, seq, strict=True))
-        return all(map(lt, halves, islice(halves, 1, None)))
+        if not all(map(le, ms, islice(ms, 1, None))):
+            return False
+        seq = self.seq.tolist()
+        # Where a sequence does not rise, the next millisecond begins.
+        for at in compress(count(1), map(ge, seq, islice(seq, 1, None))):
+            if ms[at - 1] == ms[at]:
+                return False
+        return True
 
 
 # Some IDs, in whichever form they came.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdtstream.core.id_columns import IdColumns
-from crdtstream.core.ids import ID_MAX, StreamId, make_id
+from crdtstream.core.ids import ID_MAX, StreamId, id_ms, make_id
 
 IDS = st.lists(
     st.builds(make_id, st.sampled_from([0, 7, 1 << 40, (1 << 64) - 1]), st.integers(0, 3)),
@@ -27,6 +27,12 @@ def test_columns_are_as_a_list_of_their_ids(
     assert (columns == tuple(others)) is (ids == others)
     assert (columns == IdColumns.of(others)) is (ids == others)  # type: ignore[arg-type]
     assert columns.ascend() is (ids == sorted(set(ids)))
+
+
+@given(st.lists(st.builds(make_id, st.sampled_from([7, 8]), st.integers(0, 3)), max_size=8))
+def test_within_a_millisecond_sequences_must_rise(ids: list[StreamId]) -> None:
+    by_time = sorted(ids, key=id_ms)
+    assert IdColumns.of(by_time).ascend() is (by_time == sorted(set(ids)))
 
 
 @given(

@@ -30,12 +30,11 @@ needs no entry that is on disk, or raises ``ColdError`` before it has changed an
 ``needs_for_…`` say beforehand which images have to be fetched.
 """
 
-import operator
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from crdtstream.core.effects import IdempotentId, Numbered
@@ -50,6 +49,7 @@ from crdtstream.core.ids import (
     StreamId,
 )
 from crdtstream.core.lanes.chain import NodeChain
+from crdtstream.core.lanes.columns import NEVER_GROWS
 from crdtstream.core.lanes.entry_run import EntryRun
 from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.macro_node import CLOSED, MacroNode
@@ -175,12 +175,19 @@ class Lane(NodeChain):
             stop = min(count, at + entries_max - node.added)
             if offsets[stop] + shift > bytes_max:
                 stop = max(at + 1, bisect_right(offsets, bytes_max - shift, at, stop) - 1)
-            starts = offsets[at:stop]
-            columns.starts.extend([start + shift for start in starts] if shift else starts)
-            columns.ms += ms[at:stop]
-            columns.seq += seq[at:stop]
-            columns.growing_n.extend(range(first_n + at, first_n + stop))
-            columns.lengths += lengths[at:stop]
+            own = lengths[at:stop]
+            # As a list, which a column takes over faster than any other series.
+            columns.starts.fromlist(list(accumulate(own[:-1], initial=len(columns.fields))))
+            ns = range(first_n + at, first_n + stop)
+            if stop < count and not node.added:
+                # Nothing comes into it after these: its numbers are as those of a closed node.
+                columns.ms, columns.seq, columns.lengths = ms[at:stop], seq[at:stop], own
+                columns.n, columns.growing_n = ns, NEVER_GROWS
+            else:
+                columns.ms += ms[at:stop]
+                columns.seq += seq[at:stop]
+                columns.lengths += own
+                columns.growing_n.extend(ns)
             columns.fields += fields[offsets[at] : offsets[stop]]
             node.added += stop - at
             arrivals = columns.arrivals
@@ -735,9 +742,4 @@ def ascends(ms: "array[int]", seq: "array[int]", *, above: StreamId) -> bool:
     """True if the IDs ascend strictly and all lie above the given one."""
     if not ms:
         return True
-    if (ms[0] << SEQ_BITS | seq[0]) <= above:
-        return False
-    if all(map(operator.lt, ms, islice(ms, 1, None))):
-        return True
-    halves = list(zip(ms, seq, strict=True))
-    return all(map(operator.lt, halves, islice(halves, 1, None)))
+    return (ms[0] << SEQ_BITS | seq[0]) > above and IdColumns(ms, seq).ascend()
