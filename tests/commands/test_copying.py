@@ -1,6 +1,8 @@
 """RENAME and COPY: the same entries under another name, in several regions (``rules`` 14)."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crdtstream.commands.keys import copying
 from crdtstream.commands.reply import CommandError
@@ -13,8 +15,9 @@ from crdtstream.core.effects import (
     SetStreamConfig,
 )
 from crdtstream.core.fields import encode_fields
-from crdtstream.core.ids import IdMode, Millis, make_id
+from crdtstream.core.ids import IdMode, Millis, StreamId, make_id
 from crdtstream.core.wire.codec import decode_batch
+from tests.conftest import examples
 from tests.harness.regions import Node, sync
 from tests.harness.replies import of_type
 
@@ -56,6 +59,16 @@ def idempotent_ids(node: Node, key: bytes) -> list[IdempotentId | None]:
     stream = node.replica.stream(key)
     assert stream is not None
     return [macro.idempotent_at(index) for _, _, macro, index in stream.scan()]
+
+
+def entries(node: Node, key: bytes) -> list[tuple[StreamId, bytes, IdempotentId | None]]:
+    stream = node.replica.stream(key)
+    if stream is None:
+        return []
+    return [
+        (entry_id, bytes(macro.fields_at(index)), macro.idempotent_at(index))
+        for entry_id, _, macro, index in stream.scan()
+    ]
 
 
 # --- One region --------------------------------------------------------------------------------
@@ -246,6 +259,36 @@ def test_rename_and_copy_keep_idempotent_ids(line: str) -> None:
         assert node.replica.keys.idmp_settings_of(b"b") == (300, 1)
         # Of the two only the last is recognised, as XCFGSET said: also by the new stream.
         assert (known(node, b"b", first), known(node, b"b", second)) == (False, True)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    added=st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.integers(0, 20)), min_size=1),
+    removed=st.sets(st.integers(0, 20)),
+    entries_max=st.integers(1, 4),
+    run_nodes=st.integers(1, 3),
+)
+def test_a_copy_has_all_entries_in_order_whichever_of_them_have_names(
+    added: list[tuple[bool, int, int]], removed: set[int], entries_max: int, run_nodes: int
+) -> None:
+    """Runs of macro nodes and entries with names take turns, here and in a peer."""
+    r1, r2 = Node(1), Node(2)
+    for node in (r1, r2):
+        node.limit_nodes(entries_max, 0)
+    ms = 0
+    for at, (has_name, step, size) in enumerate(added):
+        ms += step
+        fields = encode_fields([b"%d" % at, b"v" * size])
+        name = IdempotentId(b"p", b"%d" % at) if has_name else None
+        r1.replica.append(b"a", make_id(ms, at), fields, name)
+        if at in removed:
+            r1(f"XDEL a {ms}-{at}")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(copying.RUN_NODES, "value", run_nodes)
+        r1.run("COPY a b")
+    sync(r1, r2)
+    source = entries(r1, b"a")
+    assert [entries(node, b"b") for node in (r1, r2)] == [source, source]
 
 
 def test_a_setting_of_which_one_half_is_said_is_copied_as_such() -> None:

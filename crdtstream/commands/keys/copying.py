@@ -40,6 +40,8 @@ from crdtstream.core.size import Scope, Size
 
 # One batch is one record of the log and one message: what no peer can take must not be issued.
 COPY_BYTES_MAX: Final = Size(256 << 20, least=1, scope=Scope.CLIENTS)
+# Macro nodes whose entries are copied as one run.
+RUN_NODES: Final = Size(64, least=1)
 # An entry's numbers in a batch: two halves of its ID, a length, which key.
 ENTRY_BYTES: Final = 24
 
@@ -150,22 +152,30 @@ def _merged(stream: Stream) -> Iterator[Entry]:
 
 
 def _entries_of(lane: Lane) -> Iterator[Entry | EntryRun]:
-    """The entries of a lane: a run of each macro node in which none has a name."""
+    """The entries of a lane: runs of neighbouring macro nodes in which none has a name."""
+    slices: list[Slice] = []
     for node, start, stop in lane.scan_nodes(ID_MIN, ID_MAX):
         columns = node.columns
-        if columns.idempotent or columns.numbered:
+        has_names = columns.idempotent or columns.numbered
+        if slices and (has_names or len(slices) >= RUN_NODES.value):
+            yield _run_of(slices)
+            slices.clear()
+        if has_names:
             for at in range(start, stop):
                 yield Entry(
                     columns.id_at(at), bytes(columns.fields_at(at)), columns.idempotent_at(at)
                 )
             continue
-        some = Columns([Slice(node, start, stop)])
-        yield EntryRun(
-            array("Q", columns.ms[start:stop]),
-            array("Q", columns.seq[start:stop]),
-            array("I", columns.lengths[start:stop]),
-            bytes(some.fields),
-        )
+        slices.append(Slice(node, start, stop))
+    if slices:
+        yield _run_of(slices)
+
+
+def _run_of(slices: list[Slice]) -> EntryRun:
+    some = Columns(slices)
+    return EntryRun(
+        array("Q", some.ms), array("Q", some.seq), array("I", some.lengths), some.fields
+    )
 
 
 def check_room(replica: Replica, contents: Contents) -> None:
