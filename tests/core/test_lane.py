@@ -1,5 +1,6 @@
 """A lane equals a list of (ID, dot number, fields), whatever its macro nodes look like."""
 
+import random
 from array import array
 from itertools import accumulate
 
@@ -169,6 +170,30 @@ def test_ascends_is_strict_and_above(ids: list[StreamId], above: StreamId) -> No
     seq = array("Q", [one & ((1 << 64) - 1) for one in ids])
     chain = [above, *ids]
     assert ascends(ms, seq, above=above) == (sorted(set(chain)) == chain)
+
+
+@given(seed=st.integers(0, 1 << 32), entries_max=st.integers(1, 4), n_max=st.integers(0, 60))
+def test_ids_in_many_nodes_are_removed_as_one_by_one(
+    seed: int, entries_max: int, n_max: int
+) -> None:
+    """Of most nodes one entry is named, of some several, and some IDs are of none."""
+    chance = random.Random(seed)
+    every = [make_id(ms, seq) for ms in range(30) for seq in range(4)]
+    ids, named = (sorted(chance.sample(every, chance.randint(16, 60))) for _ in range(2))
+    lane, other = (Lane(RegionId(1), NodeLimits(entries_max=entries_max)) for _ in range(2))
+    for n, entry_id in enumerate(ids, 1):
+        for one in (lane, other):
+            one.append(entry_id, n, b"%d" % n, Millis(1))
+    some = IdColumns.of(named)
+    assert list(lane.among(some)) == [one for one in some if other.find(one) is not None]
+    removed = [(entry_id, n) for entry_id in some if (n := other.remove(entry_id, n_max=n_max))]
+    assert lane.remove_all(some, n_max=n_max) == (removed[-1] if removed else (ID_MIN, 0))
+    left, expected = (
+        [(entry_id, bytes(node.fields_at(at))) for entry_id, node, at in one.scan(ID_MIN, ID_MAX)]
+        for one in (lane, other)
+    )
+    assert left == expected
+    assert lane.length == other.length
 
 
 def test_a_look_up_does_not_end_in_a_node_that_went() -> None:

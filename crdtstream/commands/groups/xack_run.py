@@ -65,7 +65,7 @@ def xack_run(replica: Replica, run: XackRun) -> bytes:
     if found is None:
         return b":0\r\n" * len(run)
     _, group = found
-    named = run.ids if run.ids.ascend() else IdColumns.of(sorted(set(run.ids)))
+    named = run.ids if run.ids.ascend() else run.ids.ascending()
     acknowledged: dict[RegionId, Ids] = {}
     for region, progress in group.lanes.items():
         pending = progress.pel.among(named)

@@ -70,7 +70,7 @@ def xdel_run(replica: Replica, run: XdelRun) -> bytes:
     stream = stream_or_none(replica, run.key)
     if stream is None:
         return b":0\r\n" * len(run)
-    named = run.ids if run.ids.ascend() else IdColumns.of(sorted(set(run.ids)))
+    named = run.ids if run.ids.ascend() else run.ids.ascending()
     removed = remove_observed(replica, run.key, stream, named)
     if len(removed) == 1 and sum(map(len, removed.values())) == len(run):
         # Each was there, in the same lane: then none is named twice.

@@ -157,10 +157,14 @@ class NodeColumns:
         """Remove the entries of a slice; fields' bytes are dropped once half of them are holes."""
         if self.idempotent is not None:
             self._remove_names(self.n[start:stop])
-        self.holes_bytes += sum(self.lengths[start:stop])
-        del self.ms[start:stop], self.seq[start:stop]
+        if stop - start == 1:
+            self.holes_bytes += self.lengths[start]
+            del self.ms[start], self.seq[start], self.starts[start], self.lengths[start]
+        else:
+            self.holes_bytes += sum(self.lengths[start:stop])
+            del self.ms[start:stop], self.seq[start:stop]
+            del self.starts[start:stop], self.lengths[start:stop]
         self._remove_n(start, stop)
-        del self.starts[start:stop], self.lengths[start:stop]
         assert self.holes_bytes <= len(self.fields)
         if 2 * self.holes_bytes > len(self.fields):
             self._close_holes()

@@ -362,7 +362,14 @@ class Lane(NodeChain):
         last = NOTHING_REMOVED
         if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
             for at, stop, node in self._by_node(ids):
-                last = self._remove_of(node, _places(node, ids, at, stop), n_max) or last
+                if stop - at > 1:
+                    last = self._remove_of(node, _places(node, ids, at, stop), n_max) or last
+                    continue
+                # Of IDs at random most nodes have one.
+                row = _place(node, ids.ms[at], ids.seq[at])
+                if row >= 0 and (n := node.n[row]) <= n_max:
+                    last = Removed(StreamId(ids.ms[at] << SEQ_BITS | ids.seq[at]), n)
+                    self._cut_out(node, row, row + 1)
             return last
         at = 0
         while at < len(ids):
@@ -405,26 +412,34 @@ class Lane(NodeChain):
             node.remove_rows(rows)
         return last
 
-    def _by_node(self, ids: IdColumns) -> Iterator[tuple[int, int, MacroNode]]:
+    def _by_node(self, ids: IdColumns) -> list[tuple[int, int, MacroNode]]:
         """IDs that ascend, by the macro node in which they are if they are here.
 
-        Of what is yielded entries may be removed before the next.
+        Of one node entries may be removed before the next is looked at.
 
-        Yields:
+        Returns:
             Which of the IDs is the first that may be in the node, behind which is the last, and the
             node.
         """
+        found: list[tuple[int, int, MacroNode]] = []
+        ms, seq, count = ids.ms, ids.seq, len(ids.ms)
         at = 0
-        while at < len(ids):
-            node = self._floor(ids[at])
+        while at < count:
+            node = self._floor(StreamId(ms[at] << SEQ_BITS | seq[at]))
             if node is None:
                 if self.head is None:
-                    return
+                    break
                 # Below all others.
                 at = ids.index_from(self.head.key_id, at)
                 continue
             after = node.next
-            stop = len(ids) if after is None else ids.index_from(after.key_id, at)
+            if after is None:
+                stop = count
+            else:
+                end, stop = after.key_id, at + 1
+                # Of IDs at random the next one is in another node: that takes no search.
+                if stop < count and (ms[stop] << SEQ_BITS | seq[stop]) < end:
+                    stop = ids.index_from(end, stop)
             low, high = at, stop
             if node.here is None:
                 # An entry outside its ends is not in it: that is known without reading it.
@@ -432,8 +447,9 @@ class Lane(NodeChain):
                 high = ids.index_from(StreamId(node.last_id + 1), at)
             if low < high:
                 node.used = True
-                yield low, high, node
+                found.append((low, high, node))
             at = stop
+        return found
 
     def remove_prefix(self, *, up_to: StreamId, n_max: int) -> int:
         """Remove the entries up to an ID whose dot numbers are at most ``n_max``.
@@ -557,7 +573,10 @@ class Lane(NodeChain):
         if isinstance(ids, IdColumns) and len(ids) >= FEW.value:
             mask = bytearray(len(ids))
             for at, stop, node in self._by_node(ids):
-                mask[at:stop] = bytes(map((0).__le__, _places(node, ids, at, stop)))
+                if stop - at > 1:
+                    mask[at:stop] = bytes(map((0).__le__, _places(node, ids, at, stop)))
+                else:
+                    mask[at] = _place(node, ids.ms[at], ids.seq[at]) >= 0
             return ids.selected(mask)
         rows: list[tuple[int, int]] = []
         at = 0
@@ -713,6 +732,15 @@ class Lane(NodeChain):
             stop = 0 if node is None else len(node)
 
 
+def _place(node: MacroNode, ms: int, seq: int) -> int:
+    """Index in a macro node of the ID with these halves; -1 if it lacks it."""
+    columns = node.here or node.columns
+    low = bisect_left(columns.ms, ms)
+    high = bisect_right(columns.ms, ms, low)
+    index = bisect_left(columns.seq, seq, low, high)
+    return index if index < high and columns.seq[index] == seq else -1
+
+
 def _places(node: MacroNode, ids: IdColumns, at: int, stop: int) -> Sequence[int]:
     """Index in a macro node of some of the IDs, which ascend; -1 for one that it lacks."""
     columns = node.here or node.columns
@@ -730,11 +758,7 @@ def _places(node: MacroNode, ids: IdColumns, at: int, stop: int) -> Sequence[int
         return range(start, start + stop - at)
     if TABLE_ENTRIES_MIN.value * (stop - at) < len(columns.ms):
         # Looking each up takes less than a table of all entries.
-        found = [(node.index_from(entry_id), entry_id) for entry_id in ids[at:stop]]
-        return [
-            row if row < len(columns.ms) and columns.id_at(row) == entry_id else -1
-            for row, entry_id in found
-        ]
+        return [_place(node, ids.ms[one], ids.seq[one]) for one in range(at, stop)]
     return columns.places(ids[at:stop])
 
 
