@@ -1,39 +1,97 @@
-"""The keys by checksum: an order that insertions do not shift, for SCAN and RANDOMKEY."""
+"""The keys by checksum: an order that insertions do not shift, for SCAN and RANDOMKEY.
 
-from collections.abc import Container
+They are in stretches of some hundreds, each a sorted list:
+
+    stretches   [ 17 … 90 ]  [ 95 … 204 ]  [ 207 … 950 ]
+    ends             90           206           950           one bisection finds the stretch
+
+Always so: no stretch is empty.  No key of it is above its end, which is below the next stretch.
+"""
+
+from bisect import bisect_left
+from collections.abc import Container, Iterator
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 from zlib import crc32
 
-from sortedcontainers import SortedList
-
 from crdtstream.core.ids import U64_MAX
+from crdtstream.core.size import Size
 
 # 2^64 divided by the golden ratio.
 GOLDEN_SECTION: Final = 0x9E3779B97F4A7C15
+# A stretch of more keys becomes two.
+STRETCH_KEYS_MAX: Final = Size(1024, least=2)
+# This part of all keys is added one by one; of more all are put in order again.
+FEW_PART: Final = Size(4, least=0)
+
+_Place: TypeAlias = tuple[int, bytes]
 
 
 class KeyOrder:
     """A set of keys."""
 
-    __slots__ = ("_draws", "_keys")
+    __slots__ = ("_count", "_draws", "_ends", "_stretches")
 
     def __init__(self) -> None:
-        self._keys: SortedList[tuple[int, bytes]] = SortedList()
+        self._stretches: list[list[_Place]] = []
+        self._ends: list[_Place] = []
+        self._count = 0
         self._draws = 0
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return self._count
 
     def add(self, key: bytes) -> None:
-        self._keys.add((crc32(key), key))
+        """Add a key that is not in it."""
+        place = crc32(key), key
+        self._count += 1
+        if not self._ends:
+            self._set([place])
+            return
+        at = bisect_left(self._ends, place)
+        if at == len(self._ends):
+            at -= 1
+            self._ends[at] = place
+        stretch = self._stretches[at]
+        stretch.insert(bisect_left(stretch, place), place)
+        if len(stretch) > STRETCH_KEYS_MAX.value:
+            middle = len(stretch) // 2
+            self._stretches.insert(at, stretch[:middle])
+            self._ends.insert(at, stretch[middle - 1])
+            del stretch[:middle]
 
     def remove(self, key: bytes) -> None:
-        self._keys.remove((crc32(key), key))
+        """Remove a key, which must be in it."""
+        place = crc32(key), key
+        at = bisect_left(self._ends, place)
+        stretch = self._stretches[at]
+        row = bisect_left(stretch, place)
+        assert stretch[row] == place, "no such key"
+        del stretch[row]
+        self._count -= 1
+        if not stretch:
+            del self._stretches[at], self._ends[at]
 
     def take_in(self, others: "KeyOrder") -> None:
-        """Take in other keys as well.  O(n), or O(k log n) for few."""
-        self._keys.update(others._keys)
+        """Take in other keys as well, none of which is in it.  O(n), or O(k log n) for few."""
+        if FEW_PART.value * others._count < self._count:
+            for _, key in others._from(0, 0):
+                self.add(key)
+        else:
+            self._set(sorted(chain(self._from(0, 0), others._from(0, 0))))
+
+    def _set(self, places: list[_Place]) -> None:
+        """Replace all keys by these, which ascend."""
+        size = max(1, STRETCH_KEYS_MAX.value // 2)
+        self._stretches = [places[at : at + size] for at in range(0, len(places), size)]
+        self._ends = [stretch[-1] for stretch in self._stretches]
+        self._count = len(places)
+
+    def _from(self, at: int, row: int) -> Iterator[_Place]:
+        """All from a place in a stretch on, in order.  They must not change meanwhile."""
+        while at < len(self._stretches):
+            yield from self._stretches[at][row:]
+            at, row = at + 1, 0
 
     def scan(
         self, cursor: int, count: int, *, without: Container[bytes]
@@ -41,7 +99,10 @@ class KeyOrder:
         """The next cursor (0 at the end), and ``count`` keys or a few more from this one on."""
         keys: list[bytes] = []
         checksum = -1
-        for found, key in self._keys.irange((cursor, b"")):
+        start = cursor, b""
+        at = bisect_left(self._ends, start)
+        row = bisect_left(self._stretches[at], start) if at < len(self._stretches) else 0
+        for found, key in self._from(at, row):
             # Keys of one checksum stay together: the cursor cannot stand between them.
             if len(keys) >= count and found != checksum:
                 return found, keys
@@ -54,10 +115,14 @@ class KeyOrder:
         """One of the keys, None if there are none.
 
         No chance is in it: the draws go round all keys in steps of the golden section, so
-        that the next one lies far from the last.  O(log n + keys left out).
+        that the next one lies far from the last.  O(stretches + keys left out).
         """
         self._draws += 1
-        at = (self._draws * GOLDEN_SECTION & U64_MAX) * len(self._keys) >> 64
-        behind = self._keys.islice(at)
-        before = self._keys.islice(0, at)
-        return next((key for _, key in chain(behind, before) if key not in without), None)
+        row = (self._draws * GOLDEN_SECTION & U64_MAX) * self._count >> 64
+        at = 0
+        while at < len(self._stretches) and row >= len(self._stretches[at]):
+            row -= len(self._stretches[at])
+            at += 1
+        # Once round.  Those behind it come again, which changes nothing: all of them are left out.
+        places = chain(self._from(at, row), self._from(0, 0))
+        return next((key for _, key in places if key not in without), None)
