@@ -261,6 +261,7 @@ def test_rename_and_copy_keep_idempotent_ids(line: str) -> None:
         assert (known(node, b"b", first), known(node, b"b", second)) == (False, True)
 
 
+@pytest.mark.pure
 @settings(max_examples=examples(100), deadline=None)
 @given(
     added=st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.integers(0, 20)), min_size=1),

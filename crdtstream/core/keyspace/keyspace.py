@@ -114,7 +114,8 @@ class Keyspace(Keys):
     def _check_order(self) -> None:
         """Check, as far as it is O(1), that ``_order`` holds exactly the keys of both."""
         streams, strings, keys = len(self.streams), len(self.strings), len(self._order)
-        assert max(streams, strings) <= keys <= streams + strings
+        assert streams <= keys
+        assert strings <= keys <= streams + strings
 
     def _keep_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
         """The stream is gone; what it lost is remembered, and of another key not any more."""

@@ -196,7 +196,9 @@ class Stream:
         for region, register in list(self.last_ids.items()):
             if register.n <= context.get(region, 0):
                 del self.last_ids[region]
-        self.last_id = max((register.id for register in self.last_ids.values()), default=ID_MIN)
+        self.last_id = ID_MIN
+        for register in self.last_ids.values():
+            self.last_id = max(self.last_id, register.id)
 
     def drop_creates(self, context: VersionVector) -> None:
         """ExpireKey: group creates that the context covers end, and groups without any other."""

@@ -39,14 +39,22 @@ class Tombstones:
         return self._by_key.get(key, NO_DOTS)
 
     def add(self, dot: Dot, key: bytes, group: bytes | None) -> None:
-        groups = self._by_key.setdefault(key, {})
-        if group not in groups:
-            groups[group] = {}
+        region, n = dot
+        groups = self._by_key.get(key)
+        if groups is None:
+            self._by_key[key] = groups = {}
+        dots = groups.get(group)
+        if dots is None:
+            groups[group] = {region: n}
             self.count += 1
-        assert groups[group].get(dot.region, 0) < dot.n, "an origin's dots ascend"
+        else:
+            assert dots.get(region, 0) < n, "an origin's dots ascend"
+            dots[region] = n
         assert self.count >= len(self._by_key)
-        groups[group][dot.region] = dot.n
-        self._queues.setdefault(dot.region, deque()).append((dot.n, key, group))
+        queue = self._queues.get(region)
+        if queue is None:
+            self._queues[region] = queue = deque()
+        queue.append((n, key, group))
 
     def unite(self, dot: Dot, key: bytes, group: bytes | None) -> None:
         """Another region remembers a destroy.  ``restore_order`` once all are here."""

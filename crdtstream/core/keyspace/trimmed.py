@@ -6,6 +6,7 @@ streams that are gone only the latest are remembered.
 """
 
 from collections import OrderedDict
+from itertools import chain
 from typing import Final
 
 from crdtstream.core.ids import RegionId
@@ -55,7 +56,7 @@ class TrimmedKeys:
 
 
 def _packed(lost: dict[RegionId, int]) -> tuple[int, ...]:
-    return tuple([number for pair in lost.items() for number in pair])
+    return tuple(chain.from_iterable(lost.items()))
 
 
 def _unpacked(numbers: tuple[int, ...]) -> dict[RegionId, int]:

@@ -181,10 +181,11 @@ class State:
 
     def keeps(self, key: bytes) -> bool:
         """True if anything is kept of the key."""
+        # First what every DEL leaves.
         return (
-            self.keys.keeps(key)
+            key in self.tombstones
+            or self.keys.keeps(key)
             or key in self.floors
-            or key in self.tombstones
             or key in self.ended_shares
             or self.keeps_producers(key)
         )
