@@ -183,7 +183,10 @@ class _Unopened(pytest.File):
     """A file of tests that is not imported."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield WholeFile.from_parent(self, name=WHOLE.removeprefix("::"))
+        whole = WholeFile.from_parent(self, name=WHOLE.removeprefix("::"))
+        # Each of its tests has its own bound.
+        whole.add_marker(pytest.mark.timeout(0))
+        yield whole
 
 
 class WholeFile(pytest.Item):

@@ -174,6 +174,12 @@ def test_a_file_without_a_chosen_test_may_be_the_last_of_its_folder(tmp_path: Pa
     )
 
 
+def test_a_test_without_a_bound_may_take_longer_than_that_of_others(tmp_path: Path) -> None:
+    text = "import pytest, time\n@pytest.mark.timeout(0)\ndef test_0(): time.sleep(2)"
+    outcome, _ = run(tmp_path, [], "--timeout", "1", others={"test_long.py": text})
+    assert outcome.status == pytest.ExitCode.OK, outcome.printed
+
+
 def test_tests_that_are_named_run_alone(tmp_path: Path) -> None:
     names = ("test_00.py::test_2", "test_01.py::test_0")
     outcome, _ = run(tmp_path, [THREE, THREE], *names)

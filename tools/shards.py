@@ -90,8 +90,8 @@ SHARDS: Final = (
         *PRODUCT,
         "tests",
     ),
-    # A minute for each border.
-    _long("fuzz", "tests/fuzz", *PRODUCT, "tests/fuzz"),
+    # A minute for each border, all of which are in one file.
+    _long("fuzz", "tests/fuzz --dist load", *PRODUCT, "tests/fuzz"),
     # The gate draws an eighth of the examples.
     Shard(
         make_step("examples", 18, "test", words=f"-m 'hypothesis and {MARKS}'"), (*CORE, "tests")
