@@ -17,7 +17,7 @@ from crdtstream.core.membership.lost import Ends, removed_ends
 from crdtstream.v1 import admin_pb2, admin_pb2_grpc, effects_pb2
 
 CALL_SECONDS_MAX: Final = 5.0
-# A node ends its attempts sooner, also if it has to adopt the members first.
+# A node ends its attempts sooner.
 DECISION_SECONDS_MAX: Final = 30.0
 KEEPALIVE_MS: Final = 10_000
 # How long a failed call without a certificate may take to find out that the node speaks TLS.

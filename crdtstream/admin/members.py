@@ -1,14 +1,13 @@
 """Members, for operators: the members that a node knows as a message, and changes of them."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import (
     Add,
-    Adopt,
     Change,
     Contact,
     JoinToken,
@@ -23,7 +22,6 @@ from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine.engine import Engine
 from crdtstream.region.members.wishes import Make
-from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import check_is_there
 from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
@@ -38,28 +36,9 @@ STATUSES: Final = {
 
 
 def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
-    """The members as this node knows them; at epoch 0, as its file names them."""
+    """The members as this node knows them."""
     region = engine.region
     known = region.membership.known
-    numbers_left = known.numbers_left
-    if known.epoch:
-        members = [_status(one) for one in known.regions]
-    else:
-        configured = pb.MemberStatus.Status.CONFIGURED
-        own = pb.MemberStatus(
-            region=settings.region,
-            status=configured,
-            grpc_address=settings.grpc_address,
-            resp_address=settings.resp_address,
-            http_address=settings.http_address,
-        )
-        peers = [
-            pb.MemberStatus(region=peer.region, status=configured, grpc_address=peer.address)
-            for peer in settings.peers
-        ]
-        members = sorted([own, *peers], key=lambda one: one.region)
-        # Epoch 0 names no regions, and the first change gives these their numbers.
-        numbers_left -= len(members)
     here = known.find(region.replica.region)
     is_behind = region.membership.part.votes.pending_from <= known.epoch
     # A removed region gets no effects any more.
@@ -69,8 +48,8 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
         database_uid=shown_uid(region.replica.database_uid),
         epoch=known.epoch,
         hash=known.hash,
-        members=members,
-        numbers_left=numbers_left,
+        members=[_status(one, engine, settings) for one in known.regions],
+        numbers_left=known.numbers_left,
         region=settings.region,
         pending_epoch=pending,
         is_everywhere=region.has_members_everywhere,
@@ -88,15 +67,18 @@ def _revoked(members: Members) -> list[pb.RevokedCertificate]:
     ]
 
 
-def _status(member: Member) -> pb.MemberStatus:
+def _status(member: Member, engine: Engine, settings: NodeSettings) -> pb.MemberStatus:
+    """A member; addresses that no change has named are those of this node's file."""
     contact = member.contact
+    own = settings if member.region == settings.region else None
+    grpc = contact.grpc or engine.region.membership.members.address_of(member.region)
     return pb.MemberStatus(
         region=member.region,
         name=contact.name,
         status=STATUSES[member.status],
-        grpc_address=contact.grpc,
-        resp_address=contact.resp,
-        http_address=contact.http,
+        grpc_address=grpc or (own.grpc_address if own else ""),
+        resp_address=contact.resp or (own.resp_address if own else ""),
+        http_address=contact.http or (own.http_address if own else ""),
         added_epoch=member.added,
         changed_epoch=member.changed,
         token_expires_ms=member.token.expires_ms if member.token is not None else 0,
@@ -138,27 +120,6 @@ async def change(engine: Engine, make: Make, survivors: Iterable[RegionId] = ())
     return await asker.told
 
 
-async def adopt(
-    engine: Engine,
-    settings: NodeSettings,
-    calls: PeerCalls,
-    *,
-    absent: Collection[RegionId] = frozenset(),
-) -> Members:
-    """Have all regions that the files name adopt the first epoch.
-
-    Args:
-        absent: those that are dead, as an operator says: they are not asked.
-
-    Raises:
-        MembersError: a region does not answer, or the files differ.
-    """
-    regions, voters = await adoption_of(engine, settings, calls, absent=absent)
-    adopted = Adopt(tuple(regions))
-    # One that recovers may wait for a dead one, and cannot vote before.
-    return await change(engine, lambda members: adopted, voters if absent else [])
-
-
 async def change_members(
     engine: Engine,
     settings: NodeSettings,
@@ -167,7 +128,7 @@ async def change_members(
     *,
     draw: int,
 ) -> pb.ChangeMembersReply:
-    """Have a change decided; a database that files made adopts them before.
+    """Have a change decided.
 
     Args:
         draw: a random number, for the number of a region that is added.
@@ -183,23 +144,12 @@ async def change_members(
         check_clock(pull.stats.clock_skew_ms for pull in engine.region.links.pulls.values())
     if request.HasField("update") and request.update.grpc_address and not request.update.force:
         await _check_address(engine, settings, calls, request.update)
+    _check_is_free(request, members_reply(engine, settings))
     # A repeated attempt is for the same change.
     now = engine.now()
-    absent = _absent(request.remove, settings)
     if request.dry_run:
-        members = membership.known
-        if not members.epoch:
-            regions, _ = await adoption_of(engine, settings, calls, absent=absent)
-            members = apply(members, Adopt(tuple(regions)))
-        if not request.HasField("adopt"):
-            members = apply(members, _change(request, members, draw, now))
-        return pb.ChangeMembersReply(
-            members=shown(members, engine, settings), region=_added(request, members)
-        )
-    members = membership.part.members
-    if not members.epoch:
-        members = await adopt(engine, settings, calls, absent=absent)
-    if not request.HasField("adopt"):
+        members = apply(membership.known, _change(request, membership.known, draw, now))
+    else:
         survivors = map(RegionId, request.remove.survivors)
         members = await change(
             engine, lambda before: _change(request, before, draw, now), survivors
@@ -209,23 +159,28 @@ async def change_members(
     )
 
 
-def _absent(remove: pb.RemoveRegion, settings: NodeSettings) -> frozenset[RegionId]:
-    """Regions that are dead, as the operator says who has one of them removed.
+def _check_is_free(request: pb.ChangeMembersRequest, reply: pb.MembersReply) -> None:
+    """Check also addresses that only this node's file names.
 
-    Without a majority all are that are not among those that are left.
+    Raises:
+        MembersError: another region that remains has one of the addresses.
     """
-    if not remove.force:
-        return frozenset()
-    removed = frozenset({RegionId(remove.region)})
-    others = frozenset(RegionId(peer.region) for peer in settings.peers)
-    return removed | others.difference(remove.survivors) if remove.survivors else removed
+    change = request.update if request.HasField("update") else request.add
+    given = {change.grpc_address, change.resp_address, change.http_address} - {""}
+    region = request.update.region
+    for one in reply.members:
+        if one.region == region or one.status == pb.MemberStatus.Status.REMOVED:
+            continue
+        for address in (one.grpc_address, one.resp_address, one.http_address):
+            if address in given:
+                raise MembersError(f"region {one.region} has the address {address}; take another")
 
 
 def shown(members: Members, engine: Engine, settings: NodeSettings) -> pb.MembersReply:
     """These members as this node would report them."""
     reply = members_reply(engine, settings)
     del reply.members[:]
-    reply.members.extend(map(_status, members.regions))
+    reply.members.extend(_status(one, engine, settings) for one in members.regions)
     del reply.revoked[:]
     reply.revoked.extend(_revoked(members))
     reply.epoch, reply.hash = members.epoch, members.hash

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from crdtstream.access.peer_calls import PeerCalls
-from crdtstream.admin.members import adopt, change, shown
+from crdtstream.admin.members import change, shown
 from crdtstream.core.ids import RegionId
-from crdtstream.core.member_changes import Adopt, MembersError, Removal, Remove
+from crdtstream.core.member_changes import MembersError, Removal, Remove
 from crdtstream.core.membership.members import Members, Status, apply
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
 from crdtstream.region.members.sealing import LEASE_MS
 from crdtstream.region.members.wishes import UndecidedError
-from crdtstream.replication.introductions import adoption_of
 from crdtstream.replication.membership_client import sealed
 from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.v1 import admin_pb2 as pb
@@ -62,8 +61,6 @@ class SealedRemoval:
             async for step in self._rehearsed(membership.part.members):
                 yield step
             return
-        if not membership.part.members.epoch:
-            await adopt(self.engine, self.settings, self.calls)
         apply(membership.part.members, self._removal(membership.part.members))
         epoch, told = 0, ""
         until = asyncio.get_running_loop().time() + self.seconds
@@ -105,9 +102,6 @@ class SealedRemoval:
 
     async def _rehearsed(self, members: Members) -> AsyncGenerator[pb.SealedRemoval, None]:
         """Yield what would be done; nothing changes."""
-        if not members.epoch:
-            regions, _ = await adoption_of(self.engine, self.settings, self.calls)
-            members = apply(members, Adopt(tuple(regions)))
         removal = self._removal(members)
         after = apply(members, removal)
         reply = await sealed(self.engine, self.region, wire.SealRequest(step=Step.LOOK), self.calls)

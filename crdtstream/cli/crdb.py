@@ -46,7 +46,6 @@ STATUSES: Final = {
     pb.MemberStatus.Status.JOINING: "joining",
     pb.MemberStatus.Status.ACTIVE: "active",
     pb.MemberStatus.Status.REMOVED: "removed",
-    pb.MemberStatus.Status.CONFIGURED: "configured",
 }
 
 UP: Final = pb.LinkStatus.State.UP
@@ -186,35 +185,6 @@ def _health(member: pb.MemberStatus, members: pb.MembersReply, found: Survey) ->
     if all(links.values()) and not reply.fault:
         about["status"] = "ok"
     return {**about, **report_of(its, links, encrypted=found.login.certificates is not None)}
-
-
-@app.command()
-@with_groups
-def adopt(
-    reach: Reach,
-    dry_run: DryRunOption = False,
-    guid: GuidOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Make the regions that the nodes' files name the members of epoch 1.
-
-    Any other change first does this by itself. All regions must be up, and their files must name
-    the same regions, each by one address. Otherwise the difference is printed, and nothing changes.
-
-    Example: crdtstream crdb adopt --dry-run
-
-    Exit status: 0 they are members, 1 a node did not answer or the files differ, 2 it is another
-    database.
-    """
-    request = pb.ChangeMembersRequest(dry_run=dry_run, adopt=pb.AdoptRegions())
-    with asked(reach) as client:
-        before = client.members()
-        check_guid(before, guid)
-        if before.epoch:
-            typer.echo("the members are adopted already", err=as_json)
-            _show(before, as_json=as_json)
-            return
-        _tell(client.change_members(request).members, dry_run=dry_run, as_json=as_json)
 
 
 @app.command("add-instance")
@@ -521,8 +491,6 @@ def _print_list(reply: pb.MembersReply) -> None:
 
 
 def _epoch(reply: pb.MembersReply) -> str:
-    if not reply.epoch:
-        return "Members: as the nodes' files name them (epoch 0)"
     pending = f"; epoch {reply.pending_epoch} is decided" if reply.pending_epoch else ""
     return f"Members: epoch {reply.epoch} ({reply.hash[:4].hex()}){pending}"
 
@@ -531,9 +499,8 @@ def _print_database(reply: pb.MembersReply) -> None:
     typer.echo(f"CRDB-GUID: {reply.database_uid or '-'}")
     typer.echo(f"Name: {reply.database_id}")
     typer.echo(f"Epoch: {reply.epoch}")
-    if reply.epoch:
-        typer.echo(f"History: {reply.hash.hex()}")
-        typer.echo(f"Region numbers left: {reply.numbers_left}")
+    typer.echo(f"History: {reply.hash.hex()}")
+    typer.echo(f"Region numbers left: {reply.numbers_left}")
     scheme = "https" if reply.http_tls else "http"
     for one in reply.members:
         typer.echo("Instance:")
@@ -546,9 +513,8 @@ def _print_database(reply: pb.MembersReply) -> None:
             typer.echo(f"    Endpoint: {one.resp_address}")
         if one.http_address:
             typer.echo(f"    URL: {scheme}://{one.http_address}")
-        if one.changed_epoch:
-            typer.echo(f"  Added at epoch: {one.added_epoch}")
-            typer.echo(f"  Changed at epoch: {one.changed_epoch}")
+        typer.echo(f"  Added at epoch: {one.added_epoch}")
+        typer.echo(f"  Changed at epoch: {one.changed_epoch}")
         if one.token_expires_ms:
             until = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one.token_expires_ms / 1000))
             typer.echo(f"  Token is good until: {until} UTC")

@@ -137,9 +137,8 @@ def voters_of(found: Survey) -> list[RegionId]:
     """The active regions that answer and can agree to something.  One whose folder was restored may
     wait for the dead one, and cannot before, except it is alone; one that refuses writes for
     another reason can."""
-    member = pb.MemberStatus.Status
-    active = (member.STATUS_UNSPECIFIED, member.ACTIVE)
-    left = [one for one, reply in found.replies.items() if reply.member_status in active]
+    active = pb.MemberStatus.Status.ACTIVE
+    left = [one for one, reply in found.replies.items() if reply.member_status == active]
     voters = [one for one in left if not found.replies[one].lacks_votes]
     if not voters and len(left) != 1:
         fail(

@@ -170,7 +170,7 @@ def _check_has_joined(folder: Path) -> None:
     except UpkeepError:
         # Another process has it open, or it is damaged: the start of the node says so.
         return
-    # The regions of epoch 1 were adopted from the nodes' files.
+    # The regions of epoch 1 are those of the nodes' files.
     if member is None or member.added == 1:
         refuse(
             f"{folder} is the folder of region {identity.region} of database"

@@ -106,9 +106,9 @@ def _tell(folder: Path, manifest: Manifest, *, is_new: bool) -> None:
     if is_new:
         typer.echo(
             f"a new database: start this region with database_id {manifest.database_id!r}, the "
-            "others with that and empty folders. If the old database has adopted members "
-            "(`crdtstream crdb list`), this one has the same: docs/backup.md says how to replace "
-            "them",
+            "others with that and empty folders. If the members of the old one were changed "
+            "(`crdtstream crdb list`: epoch 2 or more), this one has the same: docs/backup.md says "
+            "how to replace them",
             err=True,
         )
     else:

@@ -260,8 +260,6 @@ _KEPT_NOTE: Final = (
 
 
 def _epoch(known: pb.MembersReply) -> str:
-    if not known.epoch:
-        return "0: the settings of the nodes name the members"
     if known.pending_epoch:
         return f"{known.epoch}, decided and not durable here yet"
     return f"{known.epoch}, known everywhere" if known.is_everywhere else f"{known.epoch}"
@@ -269,8 +267,6 @@ def _epoch(known: pb.MembersReply) -> str:
 
 def _changed(one: pb.MemberStatus) -> str:
     statuses = pb.MemberStatus.Status
-    if one.status == statuses.CONFIGURED:
-        return words.UNKNOWN
     if one.status == statuses.JOINING:
         until = words.moment(one.token_expires_ms)[:16]
         return f"added in epoch {one.added_epoch}; its token is good until {until} UTC"

@@ -25,7 +25,6 @@ MEMBER_STATUSES: Final[Mapping[int, str]] = {
     _Status.JOINING: "joins",
     _Status.ACTIVE: "member",
     _Status.REMOVED: "removed",
-    _Status.CONFIGURED: "named by the settings",
 }
 
 

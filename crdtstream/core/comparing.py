@@ -134,8 +134,8 @@ def bucket_of(key: bytes) -> int:
 
 
 def digest_of_members(members: Members) -> bytes:
-    """Nothing while no change of the members was decided."""
-    return _hash(bytes_of_members(members)) if members.epoch else b""
+    """Digest of the members of a database, and of their history."""
+    return _hash(bytes_of_members(members))
 
 
 class LaneSum:

@@ -439,7 +439,7 @@ class ChangeMembers:
     change: Change
 
     def __post_init__(self) -> None:
-        assert self.epoch >= 1
+        assert self.epoch >= 2, "no effect reports what the files name"
         assert len(self.previous) == HASH_BYTES
 
 

@@ -1,6 +1,5 @@
 """Changes of the membership: a closed union, one value for each decided epoch.
 
-    Adopt      epoch 1: the regions of a database that was made by configuration files
     Add        a region may join, under a number that none has had
     Activate   a joining region is level: it votes and counts from here on
     Update     how a region is reached and called
@@ -46,7 +45,8 @@ class Contact:
 
     Attributes:
         name: for people; unique among the regions that are not removed.
-        grpc: host:port that peers pull from.
+        grpc: host:port that peers pull from; empty: as each node's file has it, for a region of
+            epoch 1 that no later change named an address for.
         resp, http: host:port for clients and for health checks; empty if not given.
         certificates: names; the certificate of the region's node must carry one of them; empty if
             links have no TLS.
@@ -61,8 +61,8 @@ class Contact:
     def __post_init__(self) -> None:
         _check_text(self.name, "fqdn", NAME_LENGTH_MAX)
         # By the words of `crdtstream crdb`, which an operator can correct.
-        _check_address(self.grpc, "replication_endpoint")
-        for address, what in ((self.resp, "endpoint"), (self.http, "url")):
+        named = {"replication_endpoint": self.grpc, "endpoint": self.resp, "url": self.http}
+        for what, address in named.items():
             if address:
                 _check_address(address, what)
         if len(self.certificates) > CERTIFICATES_MAX:
@@ -100,35 +100,6 @@ class JoinToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
-    """A region that configuration files name.
-
-    Attributes:
-        instance: the uid of its folder.
-    """
-
-    region: RegionId
-    instance: bytes
-    contact: Contact
-
-    def __post_init__(self) -> None:
-        _check_region(self.region)
-        _check_instance(self.instance)
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """Epoch 1.  The regions stand in the order of their numbers."""
-
-    regions: tuple[Adopted, ...]
-
-    def __post_init__(self) -> None:
-        numbers = [one.region for one in self.regions]
-        if not numbers or numbers != sorted(set(numbers)):
-            raise MembersError("adopt: name each region once, in the order of their numbers")
-
-
-@dataclass(frozen=True, slots=True)
 class Add:
     """A region may join.
 
@@ -142,6 +113,7 @@ class Add:
 
     def __post_init__(self) -> None:
         _check_region(self.region)
+        _check_address(self.contact.grpc, "replication_endpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +199,8 @@ class Revoke:
                 raise MembersError(f"revoke: {seconds} is no time between 1970 and 9999")
 
 
-Change: TypeAlias = Adopt | Add | Activate | Update | Remove | Revoke
+Change: TypeAlias = Add | Activate | Update | Remove | Revoke
 _KINDS: Final[dict[str, type[Any]]] = {
-    "adopt": Adopt,
     "add": Add,
     "activate": Activate,
     "update": Update,

@@ -305,8 +305,13 @@ class Replica:
 
     @property
     def members(self) -> Members:
-        """Members of the database, as far as effects have reported them; epoch 0: none has."""
+        """Members of the database, as far as effects have reported them."""
         return self._state.members
+
+    def begin(self, members: Members) -> None:
+        """Begin with epoch 1 of a database, which no effect reports."""
+        assert self._state.members.epoch <= 1, "effects have reported later members"
+        self._state.restore_members(members)
 
     def acting_for(self, region: RegionId) -> RegionId:
         """The region that does what only this region would do: itself, or its heir if it was

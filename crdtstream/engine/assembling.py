@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.members import Members, beginning_of, genesis
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.engine.log_cutting import read_absences
@@ -54,9 +55,14 @@ async def assemble(
     Raises:
         StoreError: the folder is damaged; see ``recover``.
     """
-    known = peers_of(identity.region, folder.membership.members, configured)
-    recovered = await recover(log, checkpoints, partial(new_replica, known))
+    kept = folder.membership.members
+    first = beginning_of(kept) if kept.epoch else genesis({identity.region, *configured})
+    known = peers_of(identity.region, kept if kept.epoch else first, configured)
+    recovered = await recover(log, checkpoints, partial(begun, new_replica, known, first))
     replica = recovered.replica
+    if not kept.epoch and replica.members.epoch <= 1:
+        # The folder keeps none yet, so this file counts; a checkpoint may have those of another.
+        replica.begin(first)
     region = Region(
         replica,
         Database(replica),
@@ -79,3 +85,14 @@ async def assemble(
         region.retention.note_covered(row.seq)
     await read_absences(region, log)
     return Assembled(region, recovered)
+
+
+def begun(
+    new_replica: Callable[[Iterable[RegionId]], Replica],
+    peers: Iterable[RegionId],
+    first: Members,
+) -> Replica:
+    """An empty replica that begins with these members of epoch 1."""
+    replica = new_replica(peers)
+    replica.begin(first)
+    return replica

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.members import Status
+from crdtstream.core.membership.members import Member, Status
 from crdtstream.core.uid import shown_uid
 from crdtstream.http.answers import number, parameters, refusal
 from crdtstream.http.bdbs import AOF_POLICIES, BDB_UID
@@ -114,17 +114,21 @@ class CrdbPages:
     def _clusters(self) -> dict[RegionId, dict[str, str]]:
         """All regions that take part, and where they are, as far as that is known."""
         known = self._region.membership.known
-        if known.epoch:
-            return {
-                one.region: self._cluster(one.contact.name, one.contact.http, one.contact.grpc)
-                for one in known.regions
-                if one.status is not Status.REMOVED
-            }
-        # Before the first epoch the node's file names the members.
-        settings, here = self._settings, self._region.replica.region
-        own = self._cluster(f"region-{here}", settings.http_address, settings.grpc_address)
-        peers = self._region.peers.addresses.items()
-        return {here: own, **{peer: self._cluster(f"region-{peer}", "", at) for peer, at in peers}}
+        return {
+            one.region: self._found(one)
+            for one in known.regions
+            if one.status is not Status.REMOVED
+        }
+
+    def _found(self, member: Member) -> dict[str, str]:
+        """A region; addresses that no change has named are those of this node's file."""
+        contact, settings = member.contact, self._settings
+        grpc = contact.grpc or self._region.membership.members.address_of(member.region)
+        if member.region != self._region.replica.region:
+            return self._cluster(contact.name, contact.http, grpc or "")
+        return self._cluster(
+            contact.name, contact.http or settings.http_address, grpc or settings.grpc_address
+        )
 
     def _cluster(self, name: str, http: str, grpc: str) -> dict[str, str]:
         # Pages of all regions are taken to be reached as those of this one.

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,6 @@ from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import INSTANCE_BYTES, Contact, MembersError
 from crdtstream.core.membership.encoding import Kept, decode_members
-from crdtstream.core.membership.members import Members
 from crdtstream.core.uid import UID_BYTES, DatabaseUid
 from crdtstream.replication.membership_client import CALL_SECONDS_MAX, called
 from crdtstream.secrets.private_files import FOLDER_MODE
@@ -107,8 +107,12 @@ async def join(
     member = members.find(region)
     if member is None or len(reply.database_uid) != UID_BYTES:
         raise JoinError(f"{address} let this node in as region {region}, and names no such region")
-    text = settings_text(region, reply.database_id, member.contact, members, folder, tls)
-    _write_settings(config, text)
+    # The member that was asked does not name its own address, if it stands in the others' files.
+    peers = {RegionId(one.region): one.address or address for one in reply.peers}
+    text = settings_text(region, reply.database_id, member.contact, peers, folder, tls)
+    # Of the others, changes of the members name the addresses.
+    in_files = [one.region for one in members.regions if not one.contact.grpc]
+    _write_settings(config, text, wanted={one: peers[one] for one in in_files if one in peers})
     return Joined(DatabaseUid(reply.database_uid), Kept(instance, members=members, secret=secret))
 
 
@@ -139,11 +143,15 @@ def settings_text(
     region: RegionId,
     database_id: str,
     contact: Contact,
-    members: Members,
+    peers: Mapping[RegionId, str],
     folder: Path,
     tls: Paths | None = None,
 ) -> str:
-    """Settings file of a region that joins: it listens where it is reached."""
+    """Settings file of a region that joins: it listens where it is reached.
+
+    Args:
+        peers: active regions, and where this one reaches them.
+    """
     host = contact.grpc.rpartition(":")[0].strip("[]")
     lines = [
         "# Written by `crdtstream node --join`.  Who is a member, and where, the folder knows;",
@@ -172,11 +180,14 @@ def settings_text(
             if path is not None
         ]
         lines.append("tls_replication = true")
-    for one in members.regions:
-        if one.region in members.active:
-            lines += ["", "[[peers]]", f"region = {one.region}"]
-            lines += [f"address = {json.dumps(one.contact.grpc)}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_peer_lines(peers)]) + "\n"
+
+
+def _peer_lines(peers: Mapping[RegionId, str]) -> list[str]:
+    lines: list[str] = []
+    for peer, address in sorted(peers.items()):
+        lines += ["[[peers]]", f"region = {peer}", f"address = {json.dumps(address)}", ""]
+    return lines[:-1]
 
 
 def _port(address: str, default: int) -> int:
@@ -203,23 +214,33 @@ def _check_config(path: Path, folder: Path) -> None:
         )
 
 
-def _write_settings(path: Path, text: str) -> None:
+def _write_settings(path: Path, text: str, *, wanted: Mapping[RegionId, str]) -> None:
     """Write the file; an existing one stays if it is of the same region.
+
+    Args:
+        wanted: regions whose addresses only files have; an existing one must name them.
 
     Raises:
         JoinError: it is of another one, or cannot be written, or a variable makes it wrong.
     """
     try:
-        wanted = tomllib.loads(text)
+        made = tomllib.loads(text)
         if path.exists():
             found = tomllib.loads(path.read_text(encoding="utf-8"))
-            if found.get("region") != wanted["region"]:
+            if found.get("region") != made["region"]:
                 raise JoinError(
                     f"{path} is the file of region {found.get('region')}; name a new file for"
-                    f" region {wanted['region']}"
+                    f" region {made['region']}"
+                )
+            named = {peer.region for peer in check_settings(found, path).peers}
+            lacking = {one: address for one, address in wanted.items() if one not in named}
+            if lacking:
+                raise JoinError(
+                    f"{path} has no address of region {', '.join(map(str, lacking))}, and no"
+                    " change of the members named one; add\n\n" + "\n".join(_peer_lines(lacking))
                 )
             return
-        check_settings(wanted, path)
+        check_settings(made, path)
         _write_whole(path, text)
     except OSError as error:
         raise JoinError(f"{path} cannot be written: {error.strerror}") from error

@@ -181,7 +181,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "peers-changed": ("the peers have changed",),
     "member-joins": ("a node joins",),
     "member-not-let-in": ("a node is not let in",),
-    "members-not-adopted": ("members are not adopted",),
+    "other-members-in-file": ("the file names other members",),
     "members-decided-twice": ("members were decided twice",),
     "member-message-refused": (
         "a message on members is refused",

@@ -40,13 +40,7 @@ class Holding:
         numbering: Numbering,
         membership: Membership,
         readiness: Readiness,
-        may_lack_members: bool,
     ) -> None:
-        """
-        Args:
-            may_lack_members: the folder may not know whether members were adopted; one that lost
-                nothing knows.
-        """
         self._memory = memory
         self._checkpointing = checkpointing
         self._bootstrap = bootstrap
@@ -54,7 +48,6 @@ class Holding:
         self._numbering = numbering
         self._membership = membership
         self._readiness = readiness
-        self._may_lack_members = may_lack_members
 
     @property
     def holds_links(self) -> bool:
@@ -82,4 +75,4 @@ class Holding:
             return False
         if self._membership.members.newest.epoch > known.epoch:
             return True
-        return readiness.is_asking and (known.epoch > 0 or self._may_lack_members)
+        return readiness.is_asking

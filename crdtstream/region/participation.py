@@ -49,7 +49,6 @@ class Participation:
         """A region that starts; the arguments are as of ``Region``, and its parts."""
         replica, peers, runtime = ground.replica, ground.peers, ground.runtime
         tick, deadlines, now = ground.tick, ground.deadlines, ground.now
-        is_whole = folder.is_proven or folder.is_same
         self.peer_runs = PeerRuns(tick)
         self.readiness = Readiness(
             peers,
@@ -64,7 +63,7 @@ class Participation:
             deadlines,
             kept=folder.membership,
             instance=runtime.make_uid(),
-            votes_are_proven=is_whole,
+            votes_are_proven=folder.is_proven or folder.is_same,
             configured=configured,
             uniform=runtime.uniform,
             surroundings=surroundings,
@@ -93,8 +92,6 @@ class Participation:
             numbering=self.numbering,
             membership=self.membership,
             readiness=self.readiness,
-            # A folder that lost nothing knows whether members were adopted.
-            may_lack_members=not is_whole,
         )
         self._catching_up = CatchingUp(
             peers,

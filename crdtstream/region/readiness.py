@@ -296,6 +296,14 @@ class Readiness:
                 for peer, reason in sorted(self._refusals.items())
                 if peer in self._unanswered
             )
+            unreachable = [
+                one for one in sorted(self._unanswered) if not self._peers.addresses[one]
+            ]
+            if unreachable:
+                refused += (
+                    f" Its file has no address of region {', '.join(map(str, unreachable))}: add"
+                    " that to [[peers]], and restart the node."
+                )
             return (
                 f"the folder of region {region} is fresh, copied or restored, or its end may be "
                 f"lost: before it issues effects, every member must say which of them it has. It "

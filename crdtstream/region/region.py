@@ -608,19 +608,18 @@ class Region:
     def _follow_members(self) -> None:
         """Begin and end links by the members that are known now."""
         members = self.membership.known
-        if members.epoch:
-            cuts, here = self.membership.cuts, self.replica.region
-            # A removed region counts itself as before: what it keeps is what can be salvaged.
-            own = {here} if self.membership.members.is_removed else frozenset()
-            self.change_peers(
-                # The clock of a region that has done nothing yet does not show the time.
-                Millis(max(self.replica.keys.now, self._now)),
-                self.membership.members.peers,
-                leaving=cuts.leaving | own,
-                gone=cuts.final.keys() - own,
-                is_active_here=self.membership.members.obstacle is None,
-            )
-            self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
+        cuts, here = self.membership.cuts, self.replica.region
+        # A removed region counts itself as before: what it keeps is what can be salvaged.
+        own = {here} if self.membership.members.is_removed else frozenset()
+        self.change_peers(
+            # The clock of a region that has done nothing yet does not show the time.
+            Millis(max(self.replica.keys.now, self._now)),
+            self.membership.members.peers,
+            leaving=cuts.leaving | own,
+            gone=cuts.final.keys() - own,
+            is_active_here=self.membership.members.obstacle is None,
+        )
+        self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self.opening.look()
         self.stability.forget_stable()
         # What is said from here on is said at this epoch.

@@ -94,9 +94,10 @@ class Stability:
 
     def has_stable_members(self, members: Members) -> bool:
         """True if the last effect of these members is causally stable; not while it recovers."""
-        if not members.epoch:
-            return True
         dot = members.history[-1].dot
+        if members.epoch == 1 and dot is None:
+            # No effect reports what all files name.
+            return True
         if dot is None or self._recovery.is_recovering or not self._counts_all_members:
             return False
         stable = self._knowledge.stable(self._outstanding.durable_vv)
@@ -104,7 +105,7 @@ class Stability:
 
     def lacking_members(self, members: Members) -> list[RegionId]:
         """Regions that are not known to have it durably."""
-        dot = members.history[-1].dot if members.epoch else None
+        dot = members.history[-1].dot
         if dot is None:
             return []
         others = sorted(self._peers.counting - {dot.region})

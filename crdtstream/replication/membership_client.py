@@ -10,7 +10,7 @@ import structlog
 
 from crdtstream.access.peer_calls import PLAIN_CALLS, PeerCalls
 from crdtstream.core.ids import RegionId
-from crdtstream.core.member_changes import INSTANCE_BYTES, MembersError
+from crdtstream.core.member_changes import MembersError
 from crdtstream.core.size import Seconds, Size
 from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.engine.engine import Engine
@@ -140,7 +140,7 @@ async def introduced(
     address: str,
     calls: PeerCalls = PLAIN_CALLS,
 ) -> pb.Introduction:
-    """Ask a peer for its introduction, in which it names itself and its peers.
+    """Ask a peer for its introduction.
 
     Raises:
         MembersError: it does not answer, or is not that region of this database.
@@ -150,7 +150,7 @@ async def introduced(
         found: pb.Introduction = await stub.Introduce(
             request, timeout=CALL_SECONDS_MAX.value, metadata=calls.metadata
         )
-    if found.region != peer or len(found.instance) != INSTANCE_BYTES:
+    if found.region != peer:
         raise MembersError(
             f"{address} is region {found.region}, not region {peer}; correct the peer's address"
         )

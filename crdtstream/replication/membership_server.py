@@ -14,7 +14,6 @@ from crdtstream.core.membership.encoding import encode_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine.engine import Engine
 from crdtstream.region.members.sealing import homes
-from crdtstream.replication.introductions import introduction_of
 from crdtstream.replication.letters import LetterError, take_letter
 from crdtstream.replication.wire import DATABASE_ID_LENGTH_MAX
 from crdtstream.settings.node_settings import NodeSettings
@@ -63,7 +62,9 @@ class MembershipService(rpc.MembershipServicer):
     ) -> pb.Introduction:
         await self._check_database(request.database_id, context)
         await check_region(self._callers, context, request.region, "Introduce")
-        return await introduction_of(self._engine, self._settings)
+        return pb.Introduction(
+            region=self._settings.region, database_uid=self._engine.region.replica.database_uid
+        )
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinReply:  # noqa: N802
         region = self._engine.region
@@ -88,6 +89,11 @@ class MembershipService(rpc.MembershipServicer):
             database_id=self._settings.database_id,
             database_uid=region.replica.database_uid,
             members=encode_members(membership.told),
+            peers=[
+                pb.NamedPeer(region=one, address=address)
+                for one in membership.known.active
+                if (address := membership.members.address_of(one)) or one == region.replica.region
+            ],
         )
 
     async def Seal(self, request: pb.SealRequest, context: Context) -> pb.SealReply:  # noqa: N802

@@ -18,14 +18,12 @@ def members_of(node: SimNode) -> Members:
 
 def is_remaining(node: SimNode) -> bool:
     """True if a region is a member, as far as it knows itself."""
-    members = members_of(node)
-    return not members.epoch or node.number in members.remaining
+    return node.number in members_of(node).remaining
 
 
 def is_active(node: SimNode) -> bool:
     """True if a region has a say, as far as it knows itself."""
-    members = members_of(node)
-    return not members.epoch or node.number in members.active
+    return node.number in members_of(node).active
 
 
 def is_removed(node: SimNode) -> bool:
@@ -34,7 +32,12 @@ def is_removed(node: SimNode) -> bool:
 
 
 def are_split(node: SimNode, other: SimNode) -> bool:
-    """True if two regions went on without each other."""
+    """True if two regions went on without each other.
+
+    One that lost its folder and was not ready since takes over what the other one knows.
+    """
+    if not (node.region.membership.members.is_kept and other.region.membership.members.is_kept):
+        return False
     mine, its = members_of(node), members_of(other)
     common = min(mine.epoch, its.epoch)
     return mine.hash_at(common) != its.hash_at(common)
@@ -63,7 +66,7 @@ def kept_of(nodes: Iterable[SimNode]) -> list[SimNode]:
             for node in candidates
             if not are_split(node, top)
             and members_of(node).epoch <= members.epoch
-            and (not members.epoch or node.number in members.remaining)
+            and node.number in members.remaining
         ]
         found.append(part)
     return max(found, key=lambda part: (_active_count(part), newest_of(part).epoch), default=[])

@@ -331,8 +331,6 @@ class History:
         if any(number not in nodes for number in step[1:2]):
             return
         match step:
-            case ("adopt", region):
-                operators.adopt(nodes[region])
             case ("add", region, draw):
                 operators.add(nodes[region], draw)
             case ("join", region):

@@ -223,8 +223,6 @@ class Maker:
         try:
             for step in self._beginning():
                 history.do(step)
-            if self._members is not None:
-                self._members.begin(history)
             for _ in range(count):
                 if self._members is not None and self._members.goes_on(history):
                     continue

@@ -54,14 +54,17 @@ class MemberChecks:
             part = node.region.membership.part
             if part.votes.decided is not None:
                 self._changes[part.decided_members.hash] = part.votes.decided
-        for node in self._world.up():
+        # What only a file names may be replaced by what the others know.
+        settled = [node for node in self._world.up() if node.region.membership.members.is_kept]
+        for node in settled:
             self._note_alone(node)
-        for node in self._world.up():
             self._look_at_numbers(members_of(node))
+        for node in self._world.up():
+            _look_at_beginning(node)
             _look_at_removed(node)
             _look_at_cuts(node)
             self._look_at_seals(node)
-        for node, other in combinations(self._world.up(), 2):
+        for node, other in combinations(settled, 2):
             self._compare(node, other)
         self._look_at_answers()
 
@@ -156,6 +159,14 @@ def _facts_of(node: SimNode) -> tuple[object, ...]:
 
 def _is_alone(change: Change | None) -> bool:
     return isinstance(change, Remove) and change.how is Removal.WITHOUT_MAJORITY
+
+
+def _look_at_beginning(node: SimNode) -> None:
+    """I20: members that no folder keeps may be replaced; so a region that is ready has its folder
+    keep them."""
+    membership, is_ready = node.region.membership, not node.region.opening.readiness.is_recovering
+    if is_ready and membership.share.is_whole and not membership.members.is_kept:
+        raise ViolationError(f"I20: region {node.number} is ready, and its folder keeps no members")
 
 
 def _look_at_removed(node: SimNode) -> None:

@@ -48,7 +48,6 @@ class MemberMaker:
         self._trouble = random.choice(TROUBLES)
         # In some worlds two parts may go on without each other, on purpose.
         self._splits = random.random() < 0.4
-        self._adopts_first = random.random() < 0.85
         # If logs are cut, they lack what was put back: so in those worlds folders are lost instead.
         self.cuts_log = random.random() < 0.5
         stories: dict[Callable[[History], None], int] = {
@@ -72,18 +71,6 @@ class MemberMaker:
 
     # --- What the maker asks for ----------------------------------------------------------------
 
-    def begin(self, history: History) -> None:
-        """Usually make the regions members from the beginning."""
-        if not self._adopts_first:
-            return
-        numbers = list(history.world.nodes)
-        trouble, self._trouble = self._trouble, 0.0
-        for _ in range(3):
-            history.do(("adopt", 1))
-            for _ in range(3):
-                self._meet(history, numbers, whole=True)
-        self._trouble = trouble
-
     def goes_on(self, history: History) -> bool:
         """Take a step or a story, perhaps; return True if no step of the ordinary kind follows."""
         random = self._random
@@ -101,7 +88,6 @@ class MemberMaker:
         random, numbers = self._random, list(history.world.nodes)
         region, other = random.choice(numbers), random.choice(numbers)
         kinds = {
-            "adopt": 2,
             "add": 2,
             "join": 4,
             "update": 1,
@@ -168,9 +154,6 @@ class MemberMaker:
         """
         world = history.world
         lost = world.nodes[region]
-        if world.dead and not all(members_of(node).epoch for node in world.up()):
-            # Files name the members, and an adoption can leave out one that is dead, not two.
-            return False
         return any(
             number != region
             and number not in world.dead
@@ -505,9 +488,6 @@ class MemberMaker:
         if not node.is_up:
             return
         members = members_of(node)
-        if not members.epoch:
-            self._do(history, ("adopt", coordinator))
-            return
         alive = [
             one
             for one in members.active

@@ -15,8 +15,6 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import (
     INSTANCE_BYTES,
     Add,
-    Adopt,
-    Adopted,
     Change,
     Contact,
     JoinToken,
@@ -30,7 +28,7 @@ from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import Members
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.region.members.wishes import UndecidedError
-from crdtstream.sim.branches import is_active, members_of
+from crdtstream.sim.branches import is_active
 from crdtstream.sim.simulated_node import Joins, SimNode
 from crdtstream.sim.world import World, address_of
 
@@ -106,37 +104,6 @@ class Operators:
 
     # --- Commands -----------------------------------------------------------------------------
 
-    def adopt(self, node: SimNode, *, absent: RegionId | None = None) -> None:
-        """``crdb adopt``, if all but a dead region answer.
-
-        The first call makes their folders keep their uids; a later one finds these.
-        """
-        if not node.is_up or members_of(node).epoch:
-            return
-        named = {node.number: node}
-        for peer in node.configured:
-            if peer != absent:
-                other = node.reach(peer)
-                if other is None:
-                    return
-                named[peer] = other
-        for one in named.values():
-            one.region.membership.want_kept()
-        if not all(one.region.membership.is_kept for one in named.values()):
-            return
-        instances = {number: one.region.membership.instance for number, one in named.items()}
-        if absent is not None:
-            # No folder has this uid.
-            instances[absent] = bytes(INSTANCE_BYTES)
-        adopted = Adopt(
-            tuple(
-                Adopted(number, instance, _contact(number))
-                for number, instance in sorted(instances.items())
-            )
-        )
-        voters = [number for number, one in named.items() if one.region.membership.part.may_vote]
-        self._wish(node, lambda _members: adopted, [] if absent is None else sorted(voters))
-
     def add(self, node: SimNode, draw: int) -> None:
         """``crdb add-instance``."""
         if not node.is_up:
@@ -166,9 +133,8 @@ class Operators:
             with suppress(MembersError):
                 region = membership.members.joining(secret, instance, via.clock)
                 peers = {
-                    one.region: one.contact.grpc
-                    for one in members.regions
-                    if one.region in members.active
+                    one: membership.members.address_of(one) or address_of(one)
+                    for one in members.active
                 }
                 kept = Kept(instance, members=members, secret=secret)
                 joins = Joins(via.region.replica.database_uid, kept)
@@ -184,7 +150,8 @@ class Operators:
             member = members.find(region)
             if member is None:
                 raise MembersError(f"there is no region {region}")
-            moves = int(member.contact.grpc.rpartition(":")[2])
+            address = member.contact.grpc or address_of(region)
+            moves = int(address.rpartition(":")[2])
             return Update(region, _contact(region, moves=moves))
 
         self._wish(node, make)

@@ -25,12 +25,13 @@ from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.membership.encoding import Kept
+from crdtstream.core.membership.members import beginning_of
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.local_codec import merged_in
 from crdtstream.core.xread_mode import XreadMode
 from crdtstream.engine.agenda import Agenda
-from crdtstream.engine.assembling import assemble
+from crdtstream.engine.assembling import assemble, begun
 from crdtstream.engine.bootstrapper import Bootstrapper
 from crdtstream.engine.checkpointer import Checkpointer
 from crdtstream.engine.folder import INCARNATIONS, begin_joining, read_folder, write_change
@@ -497,9 +498,9 @@ class SimNode:
 
     def as_found(self) -> Replica:
         """Replica as the folder says; the process is down."""
-        replica = through(
-            recover(self.disk, self.checkpoints, partial(self._new_replica, ()))
-        ).replica
+        kept = now(read_folder(self.disk, is_proven=False, is_same=False)).membership
+        beginning = partial(begun, self._new_replica, (), beginning_of(kept.members))
+        replica = through(recover(self.disk, self.checkpoints, beginning)).replica
         replica.residency.loader = self.checkpoints.load
         said = now(self.disk.get_meta(INCARNATIONS))
         if said is not None:

@@ -37,11 +37,6 @@ def tidy(world: World, operators: Operators) -> None:
     node = voting[world.steady_ms // 400 % len(voting)]
     members = members_of(node)
     gone = _gone(world, kept, newest_of(kept))
-    if not members.epoch:
-        dead = sorted(world.dead & set(node.configured))
-        if dead:
-            operators.adopt(node, absent=dead[0])
-        return
     for region in gone:
         member = members.find(region)
         if member is None or member.status is Status.REMOVED:
@@ -85,9 +80,8 @@ def is_tidy(world: World, operators: Operators) -> bool:
     newest = newest_of(kept)
     return (
         not any(operators.waits(node) for node in kept)
-        and (newest.epoch > 0 or not world.dead)
         and all(_agrees(node, newest) for node in kept)
-        and (not newest.epoch or sorted(node.number for node in kept) == list(newest.active))
+        and sorted(node.number for node in kept) == list(newest.active)
         and all(
             is_removed(node)
             for node in world.up()

@@ -129,7 +129,7 @@ def is_of_another_part(origin: RegionId, members: Members, there: Running) -> bo
     the origin; where it has not, the folder's history must continue its own.
     """
     member = members.find(origin)
-    if member is None or not there.epoch or origin in there.regions:
+    if member is None or origin in there.regions:
         return False
     return there.epoch >= member.added or members.hash_at(there.epoch) != there.hash
 

@@ -1,6 +1,7 @@
 """Reads the members as a folder knows them, and its own region among them."""
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from crdtstream.core.checkpoint.contents import ContentError
@@ -31,7 +32,7 @@ def own_member(folder: Path) -> tuple[Identity, Member | None]:
 
 
 def kept_members(folder: Path) -> tuple[Identity, Members]:
-    """Identity of the folder, and the members that it knows; at epoch 0 none.
+    """Identity of the folder, and the members that it knows; none before its region was ready.
 
     The caller holds the folder's lock.
 
@@ -42,12 +43,18 @@ def kept_members(folder: Path) -> tuple[Identity, Members]:
     with contextlib.closing(connect(path, is_locked=True)) as connection:
         try:
             meta = read_meta(connection)
-            identity = identity_of(meta)
-            text = meta.get(MEMBERSHIP_KEY)
-            if text is None:
-                return identity, Members()
-            return identity, decode_kept(bytes.fromhex(text)).members
+            return identity_of(meta), members_in(meta)
         except (*DAMAGED, ContentError, ValueError) as error:
             raise UpkeepError(f"{path}: {error}; `crdtstream fsck` shows what is damaged") from (
                 error
             )
+
+
+def members_in(meta: Mapping[str, str]) -> Members:
+    """Members in the meta table of a folder.
+
+    Raises:
+        ContentError, ValueError: it is damaged.
+    """
+    text = meta.get(MEMBERSHIP_KEY)
+    return Members() if text is None else decode_kept(bytes.fromhex(text)).members

@@ -20,6 +20,7 @@ from typing import Final
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import INSTANCE_BYTES
 from crdtstream.core.membership.encoding import Kept, encode_kept
+from crdtstream.core.membership.members import Members, beginning_of
 from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.secrets.private_files import FOLDER_MODE
 from crdtstream.store.folder_lock import LOCK_FILE, LOG_FILE, lock_file
@@ -38,6 +39,7 @@ from crdtstream.upkeep.manifest import (
     read_manifest,
     sum_of,
 )
+from crdtstream.upkeep.membership import members_in
 
 # The log, before it is whole.
 RESTORING_FILE: Final = f"{LOG_FILE}.restoring"
@@ -101,6 +103,9 @@ def restore_as_new(
     """
 
     def rename(connection: sqlite3.Connection) -> None:
+        # Epoch 1 is what the file names, unless effects have changed what it was.
+        members = members_in(_meta_of(connection))
+        first = beginning_of(members) if members.epoch > 1 else Members()
         opening = write_opening(folder, 1, RESTORING_FILE)
         _put_meta(
             connection,
@@ -113,7 +118,7 @@ def restore_as_new(
             fsync=Fsync.ALWAYS.value,
             clean_shutdown="yes",
             # It is another folder, and has voted for nothing.
-            membership=encode_kept(Kept(os.urandom(INSTANCE_BYTES))).hex(),
+            membership=encode_kept(Kept(os.urandom(INSTANCE_BYTES), members=first)).hex(),
         )
 
     _restore(backup, folder, manifest, progress, rename)

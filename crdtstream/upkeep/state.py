@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from crdtstream.core.checkpoint.parts import STAGED
 from crdtstream.core.clock import format_vv
 from crdtstream.core.effects import Record
+from crdtstream.core.membership.members import beginning_of
 from crdtstream.core.replica import Replica
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.store.errors import DAMAGED, StoreError
@@ -32,6 +33,7 @@ from crdtstream.upkeep.folder_reading import (
 )
 from crdtstream.upkeep.image_check import ImagesFound
 from crdtstream.upkeep.image_rows import checkpoints, images
+from crdtstream.upkeep.membership import members_in
 from crdtstream.upkeep.state_check import StateCounts, wrong_groups, wrong_lanes
 
 CHECKPOINTS: Final = "checkpoints"
@@ -186,6 +188,9 @@ def _state_of(
         StateError: checkpoint and rows do not fit together.
     """
     replica = Replica(identity.region)
+    with contextlib.suppress(ValueError):
+        # Damage of the meta table is reported elsewhere.
+        replica.begin(beginning_of(members_in(read_meta(connection))))
     replica.staged = partial(staged_state, staged)
     replica.residency.loader = partial(_load, connection, staged)
     if base.stored is not None:

@@ -765,12 +765,10 @@ class MemberStatus(_message.Message):
         JOINING: _ClassVar[MemberStatus.Status]
         ACTIVE: _ClassVar[MemberStatus.Status]
         REMOVED: _ClassVar[MemberStatus.Status]
-        CONFIGURED: _ClassVar[MemberStatus.Status]
     STATUS_UNSPECIFIED: MemberStatus.Status
     JOINING: MemberStatus.Status
     ACTIVE: MemberStatus.Status
     REMOVED: MemberStatus.Status
-    CONFIGURED: MemberStatus.Status
     REGION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -798,24 +796,18 @@ class MemberStatus(_message.Message):
     def __init__(self, region: _Optional[int] = ..., name: _Optional[str] = ..., status: _Optional[_Union[MemberStatus.Status, str]] = ..., grpc_address: _Optional[str] = ..., resp_address: _Optional[str] = ..., http_address: _Optional[str] = ..., added_epoch: _Optional[int] = ..., changed_epoch: _Optional[int] = ..., token_expires_ms: _Optional[int] = ..., heir: _Optional[int] = ..., instance: _Optional[bytes] = ..., cut: _Optional[int] = ...) -> None: ...
 
 class ChangeMembersRequest(_message.Message):
-    __slots__ = ("dry_run", "adopt", "add", "update", "remove", "revoke")
+    __slots__ = ("dry_run", "add", "update", "remove", "revoke")
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
-    ADOPT_FIELD_NUMBER: _ClassVar[int]
     ADD_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_FIELD_NUMBER: _ClassVar[int]
     REVOKE_FIELD_NUMBER: _ClassVar[int]
     dry_run: bool
-    adopt: AdoptRegions
     add: AddRegion
     update: UpdateRegion
     remove: RemoveRegion
     revoke: RevokeCertificate
-    def __init__(self, dry_run: _Optional[bool] = ..., adopt: _Optional[_Union[AdoptRegions, _Mapping]] = ..., add: _Optional[_Union[AddRegion, _Mapping]] = ..., update: _Optional[_Union[UpdateRegion, _Mapping]] = ..., remove: _Optional[_Union[RemoveRegion, _Mapping]] = ..., revoke: _Optional[_Union[RevokeCertificate, _Mapping]] = ...) -> None: ...
-
-class AdoptRegions(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    def __init__(self, dry_run: _Optional[bool] = ..., add: _Optional[_Union[AddRegion, _Mapping]] = ..., update: _Optional[_Union[UpdateRegion, _Mapping]] = ..., remove: _Optional[_Union[RemoveRegion, _Mapping]] = ..., revoke: _Optional[_Union[RevokeCertificate, _Mapping]] = ...) -> None: ...
 
 class AddRegion(_message.Message):
     __slots__ = ("name", "grpc_address", "resp_address", "http_address", "token_sha256", "token_expires_ms")

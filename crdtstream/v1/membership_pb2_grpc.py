@@ -72,7 +72,7 @@ class MembershipServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Introduce(self, request, context):
-        """How a region of a database that files made names itself and the others.
+        """Which region this is, of which database; asked before an address is given to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -96,7 +96,9 @@ async def reports(other: Other) -> AsyncIterator[HealthReports]:
             dir=Path("data"),
             peers=(Peer(region=2, address=f"127.0.0.1:{port}"),),
         )
-        yield HealthReports(Engine(make_region(peers=(2,)), MemoryLog()), settings, PLAIN_CALLS)
+        yield HealthReports(
+            Engine(make_region(peers={2: f"127.0.0.1:{port}"}), MemoryLog()), settings, PLAIN_CALLS
+        )
     finally:
         await server.stop(None)
 

@@ -12,11 +12,16 @@ from crdtstream.v1 import admin_pb2 as pb
 
 R1, R2, R3 = map(RegionId, (1, 2, 3))
 
+ACTIVE = pb.MemberStatus.Status.ACTIVE
+
 
 def survey(replies: dict[RegionId, VersionVector], said: VersionVector) -> Survey:
     """Regions that answer, by what they have; the first one has heard what region 3 had."""
     found = Survey(
-        {region: pb.StatusReply(region=region, vv=encode_vv(vv)) for region, vv in replies.items()}
+        {
+            region: pb.StatusReply(region=region, vv=encode_vv(vv), member_status=ACTIVE)
+            for region, vv in replies.items()
+        }
     )
     first = next(iter(found.replies.values()))
     first.links.append(pb.LinkStatus(peer=3, peer_vv=encode_vv(said)))

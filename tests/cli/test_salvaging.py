@@ -12,10 +12,10 @@ from crdtstream.core.membership.members import apply
 from crdtstream.upkeep.counting import NotCountedError, Running
 from crdtstream.upkeep.folder_reading import Identity
 from tests.harness.regions import Node
-from tests.membership.world import adopted, removal
+from tests.membership.world import founded, removal
 
 R3 = RegionId(3)
-MEMBERS = apply(adopted(3), removal(3, 1))
+MEMBERS = apply(founded(3), removal(3, 1))
 WRITTEN, COUNT = 5, 2
 
 

@@ -49,8 +49,6 @@ from crdtstream.core.ids import ID_MAX, SEQ_BITS, U64_MAX, Millis, RegionId, Str
 from crdtstream.core.member_changes import (
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Contact,
     JoinToken,
     Removal,
@@ -80,9 +78,6 @@ HANDOVER: Final = LaneHandover(
 )
 EMPTY_HANDOVER: Final = LaneHandover(entry(0), entry(0), (), entry(0), (), None)
 
-ADOPT: Final = Adopt(
-    (Adopted(R1, bytes(16), Contact("us", "us:7000", "us:6379", "", ("us.example",))),)
-)
 EFFECTS: Final[tuple[RareEffect, ...]] = (
     Remove(b"x", {R1: (entry(1), entry(1, 1)), FAR: (ID_MAX,)}),
     Remove(b"x", {R2: (entry(7),)}, with_references=True, trims=True),
@@ -113,7 +108,6 @@ EFFECTS: Final[tuple[RareEffect, ...]] = (
     DeleteString(b"x", (Taken(R1, 1, -128),)),
     AddToString(b"x", 1, None, 0, 0, None),
     AddToString(b"x", -(1 << 63), Dot(FAR, 9), 4, 1 << 100, NOW),
-    ChangeMembers(1, bytes(32), ADOPT),
     ChangeMembers(
         2,
         bytes(range(32)),

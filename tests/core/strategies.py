@@ -42,8 +42,6 @@ from crdtstream.core.member_changes import (
     SECONDS_MAX,
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Contact,
     JoinToken,
     Removal,
@@ -113,7 +111,6 @@ CONTACTS = st.builds(
     certificates=st.lists(st.just("a.example"), max_size=2).map(tuple),
 )
 MEMBER_CHANGES = st.one_of(
-    st.builds(Adopted, REGIONS, INSTANCES, CONTACTS).map(lambda one: Adopt((one,))),
     st.builds(Add, REGIONS, CONTACTS, st.builds(JoinToken, HASHES, MS)),
     st.builds(Activate, REGIONS, INSTANCES),
     st.builds(Update, REGIONS, CONTACTS),
@@ -150,7 +147,7 @@ EFFECTS: Final[dict[type[RareEffect], st.SearchStrategy[RareEffect]]] = {
         st.builds(AddToString, NAMES, I64, BASES, NUMBERS, SUMS, st.none() | MS),
         st.builds(AddToString, NAMES, I64, BASES, st.just(0), st.just(0), st.none() | MS),
     ),
-    ChangeMembers: st.builds(ChangeMembers, st.integers(1, 1 << 16), HASHES, MEMBER_CHANGES),
+    ChangeMembers: st.builds(ChangeMembers, st.integers(2, 1 << 16), HASHES, MEMBER_CHANGES),
 }
 
 NACKS = st.lists(st.tuples(IDS, MS, st.integers(0, 9)), min_size=1, max_size=2).map(tuple)

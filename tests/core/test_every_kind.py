@@ -38,13 +38,13 @@ from crdtstream.core.effects import (
 )
 from crdtstream.core.groups.group import Group
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.members import NO_HASH
 from crdtstream.core.replica import Replica
 from crdtstream.core.whole.state import State
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.v1 import effects_pb2, local_pb2
 from tests.core import every_kind, strategies
-from tests.harness.regions import Node
+from tests.harness.members import decide, members
+from tests.membership.world import renamed
 
 # It reads the slots of classes, and compiled ones have none.
 pytestmark = pytest.mark.pure
@@ -136,7 +136,7 @@ FATES: Mapping[type[Effect], Fate] = {
     SetStringExpiry: Fate(("SET x a",), "EXPIRE x 100", {"strings"}),
     DeleteString: Fate(("SET x a PX 9",), "DEL x", {"strings"}),
     AddToString: Fate(("SET x 1 PX 9",), "INCRBY x 5", {"strings"}),
-    ChangeMembers: Fate((), "adopt", {"members"}),
+    ChangeMembers: Fate((), "rename", {"members"}),
 }
 # What the digest must see (``rules`` 22); a copy of the whole state would hold all the facts.
 IN_THE_DIGEST = {"entries", "last IDs", "creates", "registers", "strings", "members"}
@@ -226,21 +226,19 @@ def facts(replica: Replica) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", [Append, *EFFECTS], ids=lambda kind: kind.__name__)
 def test_each_kind_of_effect_changes_its_own_facts_and_no_others(kind: type[Effect]) -> None:
     fate = FATES[kind]
-    node, peer = Node(1), Node(2)
+    node, peer, late, fresh = members(4)
     # Another region is known of; what is kept for its sake is kept.
     peer.run("XADD y 1-2 f v")
     node.pull(peer)
     node.run("PING", *fate.before)
     # One copies the state before the effect as well, the other only after it.
-    late, fresh = Node(3), Node(4)
     late.merge(node)
     before, digest, issued = facts(node.replica), node.digest, node.replica.issued
     if fate.line == "expire":
         node.now += 1000
         node.expire()
-    elif fate.line == "adopt":
-        node.replica.issue(ChangeMembers(1, NO_HASH, every_kind.ADOPT))
-        node.end_tick()
+    elif fate.line == "rename":
+        decide(node, renamed(1, "eu"))
     else:
         node.run(fate.line)
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from crdtstream.core.effects import (
     Ack,
     Append,
-    ChangeMembers,
     Claim,
     CreateConsumer,
     DeleteConsumer,
@@ -30,13 +29,13 @@ from crdtstream.core.effects import (
     Release,
     SetPosition,
 )
-from crdtstream.core.membership.members import NO_HASH
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.core.wire.local_codec import decode_local
 from tests.conftest import examples
-from tests.core import every_kind
 from tests.core.test_every_kind import CHANGES, EFFECTS, FATES, GROUP, READ, facts
-from tests.harness.regions import Node, nodes_of
+from tests.harness.members import decide
+from tests.harness.regions import Node
+from tests.membership.world import founded, renamed
 from tests.rules.test_convergence import append_rows, durable
 
 # The facts are read from the slots of classes, and compiled ones have none.
@@ -54,7 +53,7 @@ class Making(NamedTuple):
     line: str
 
 
-EXPIRES, ADOPTS, HEARS = "expire", "adopt", "hear"
+EXPIRES, RENAMES, HEARS = "expire", "rename", "hear"
 OF_EFFECTS: Mapping[type[Effect], Making] = {
     kind: Making(fate.before, fate.line) for kind, fate in FATES.items()
 }
@@ -116,9 +115,8 @@ def run(node: Node, line: str, others: Sequence[Node]) -> object:
         node.expire()
     elif line == HEARS:
         node.pull(*others)
-    elif line == ADOPTS:
-        node.replica.issue(ChangeMembers(1, NO_HASH, every_kind.ADOPT))
-        node.end_tick()
+    elif line == RENAMES:
+        decide(node, renamed(1, "eu"))
     elif line.startswith("rows "):
         append_rows(node, *map(int, line.split()[1:]))
         node.end_tick()
@@ -147,7 +145,7 @@ def checkpointed(node: Node) -> None:
 
 def restored(node: Node) -> Node:
     """A region that begins with the newest checkpoint; the log behind it is empty."""
-    again = Node(node.region, node.mode, node.now, node.others)
+    again = Node(node.region, node.mode, node.now, node.others, node.members)
     again.checkpoints = node.checkpoints
     again.log = list(node.log)
     assert again.checkpoints.records == len(again.log)
@@ -163,7 +161,7 @@ def test_every_kind_has_a_history() -> None:
     """A kind that is added is checkpointed and restored here, or this fails."""
     assert set(MAKINGS) == set(KINDS)
     for kind, making in MAKINGS.items():
-        node = Node(1, others=[2])
+        node = Node(1, others=[2], members=founded(2))
         for line in (*making.before, making.line):
             run(node, line, ())
         assert kind in kinds_in(node), f"{making.line!r} makes no {kind.__name__}"
@@ -179,7 +177,7 @@ def test_each_kind_is_in_the_next_checkpoint(
     late: list[tuple[int, str]],
     probes: list[tuple[int, str]],
 ) -> None:
-    node, peer = nodes_of(1, 2)
+    node, peer = (Node(one, others=[3 - one], members=founded(2)) for one in (1, 2))
     for at, line in early:
         # The region's own are of another key: the kind is to be made whatever came before.
         if at == 2:

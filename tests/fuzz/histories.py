@@ -8,6 +8,7 @@ import hiredis
 from crdtstream.commands.reply import Reply
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.members import beginning_of
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Waiting
 from crdtstream.resp.wire.encode import encode
@@ -117,9 +118,11 @@ def check_whole(replica: Replica, log: Sequence[Record], *, others: Sequence[int
 
 def empty_as(replica: Replica, others: Sequence[int]) -> Replica:
     """A replica of the same region without anything in it."""
-    return Replica(
+    empty = Replica(
         replica.region, peers=map(RegionId, others), id_mode=replica.id_mode, implicit_mkstream=True
     )
+    empty.begin(beginning_of(replica.members))
+    return empty
 
 
 def look_at(node: Node) -> None:

@@ -40,7 +40,7 @@ from tests.fuzz.links import check, settle
 from tests.fuzz.surface import Surface
 from tests.harness.driven import UID, Driven, make_region
 from tests.membership.test_messages import MESSAGES
-from tests.membership.world import adopted, contact, instance, renamed
+from tests.membership.world import contact, founded, instance, renamed
 
 # The first piece of a story: decoders of what a folder keeps, and of what comes as a link opens.
 DECODERS: Final = {
@@ -49,7 +49,7 @@ DECODERS: Final = {
     b"incarnations": decode_incarnations,
     b"histories": heard,
 }
-MEMBERS: Final = adopted(3)
+MEMBERS: Final = founded(3)
 
 
 def target(data: bytes) -> object:

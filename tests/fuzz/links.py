@@ -63,9 +63,9 @@ from tests.fuzz.histories import (
     peer_with_everything,
 )
 from tests.fuzz.surface import INPUT_BYTES_MAX, Surface
-from tests.harness.driven import UID, Driven, make_region
+from tests.harness.driven import SAID, UID, Driven, make_region
 from tests.harness.regions import Node
-from tests.membership.world import adopted, instance
+from tests.membership.world import founded, instance
 
 STANDING: Final = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
 BATCHES_BYTES_MAX: Final = 16 * INPUT_BYTES_MAX
@@ -174,7 +174,7 @@ def seeds_of_links() -> list[bytes]:
     incarnations = Incarnations(
         Begin(1, instance(2), 0), {PEER: Lineage((Begin(1, instance(2), 0),))}
     )
-    plain = Open(PEER, "crdb", 7, frozenset((HERE, PEER)), {PEER: 3}, STANDING)
+    plain = Open(PEER, "crdb", 7, frozenset((HERE, PEER)), {PEER: 3}, STANDING, membership=SAID)
     known = Open(
         PEER,
         "crdb",
@@ -182,7 +182,7 @@ def seeds_of_links() -> list[bytes]:
         frozenset((HERE, OTHER)),
         {PEER: 3, OTHER: 1},
         STANDING,
-        membership=encode_said(Said(instance(2), adopted(3), 2)),
+        membership=encode_said(Said(instance(2), founded(3), 2)),
         incarnations=encode_incarnations(incarnations),
         histories=peer_histories(),
     )
@@ -278,7 +278,7 @@ def seeds_of_pullers() -> list[bytes]:
     own = batches_of(peer, PEER)
     vv = dict(peer.replica.vv)
     aware = peer_with_everything(other_with_something())
-    welcome = Welcome(PEER, 7, vv, STANDING, own_n=0, histories=peer_histories())
+    welcome = Welcome(PEER, 7, vv, STANDING, own_n=0, histories=peer_histories(), membership=SAID)
     told = Welcome(
         PEER,
         8,
@@ -286,7 +286,7 @@ def seeds_of_pullers() -> list[bytes]:
         STANDING,
         own_n=2,
         begins={},
-        membership=encode_said(Said(instance(2), adopted(3), 2)),
+        membership=encode_said(Said(instance(2), founded(3), 2)),
         incarnations=encode_incarnations(Incarnations()),
     )
     heartbeat = Progress(vv, Millis(20_000), STANDING, others={OTHER: vv}, stamp_ms=3, next_ms=250)

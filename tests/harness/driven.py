@@ -1,6 +1,7 @@
 """A region without a node: a test gives it inputs and takes its Ready, one tick at a time."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 
 import hiredis
@@ -8,6 +9,8 @@ import hiredis
 from crdtstream.commands.reply import Reply
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.membership.encoding import Said, encode_said
+from crdtstream.core.membership.members import genesis
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.database.database import WAITING, Waiting
@@ -29,9 +32,17 @@ UID = DatabaseUid(bytes(range(16)))
 PROVEN = FolderState(is_proven=True, database=DatabaseIdentity(UID))
 
 
+def said_of(*numbers: int) -> bytes:
+    """Bytes that a region reports on the members at epoch 1, if its file names these."""
+    return encode_said(Said(UID, genesis(map(RegionId, numbers)), epoch=2))
+
+
+SAID = said_of(1, 2, 3)
+
+
 def make_region(
     number: int = 1,
-    peers: Iterable[int] = (2, 3),
+    peers: Iterable[int] | Mapping[int, str] = (2, 3),
     *,
     limits: RegionLimits | None = None,
     database_id: str = "crdb",
@@ -41,16 +52,28 @@ def make_region(
     now: int = 1000,
     clock: Callable[[], int] | None = None,
     encode: Encode = encode,
+    keeps_members: bool = True,
 ) -> Region:
-    """A region that has replayed this log."""
+    """A region that has replayed this log.
+
+    Args:
+        peers: the other regions, perhaps with their addresses.
+        keeps_members: a folder that lost nothing keeps epoch 1.
+    """
     region = RegionId(number)
-    addresses = {RegionId(peer): f"region-{peer}" for peer in peers if peer != number}
+    where = peers if isinstance(peers, Mapping) else {one: f"region-{one}" for one in peers}
+    addresses = {RegionId(one): where[one] for one in where if one != number}
+    folder = folder or PROVEN
+    kept = folder.membership
+    if keeps_members and not kept.members.epoch and (folder.is_proven or folder.is_same):
+        first = genesis({region, *addresses})
+        folder = replace(folder, membership=replace(kept, instance=UID, members=first))
     memory = MemoryLog()
     memory.append_at_once(log)
     assembling = assemble(
         memory,
         MemoryCheckpoints(memory),
-        folder or PROVEN,
+        folder,
         lambda known: Replica(region, peers=known),
         identity=Identity(region, database_id, number if run_id is None else run_id),
         configured=addresses,

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.effects import ChangeMembers
-from crdtstream.core.ids import RegionId
-from crdtstream.core.member_changes import Adopt, Adopted, Change
-from tests.harness.regions import Node, sync
-from tests.membership.world import contact, instance, removal
-
-ADOPT: Final = Adopt(tuple(Adopted(RegionId(n), instance(n), contact(n)) for n in (1, 2, 3)))
+from crdtstream.core.member_changes import Change
+from tests.harness.regions import Node
+from tests.membership.world import founded, removal
 
 
 def decide(node: Node, change: Change) -> ChangeMembers:
@@ -21,19 +18,10 @@ def decide(node: Node, change: Change) -> ChangeMembers:
     return effect
 
 
-def adopt(*nodes: Node) -> None:
-    """The regions are members, and all know it."""
-    regions = sorted(node.region for node in nodes)
-    adopted = [Adopted(RegionId(n), instance(n), contact(n)) for n in regions]
-    decide(nodes[0], Adopt(tuple(adopted)))
-    sync(*nodes)
-
-
 def members(count: int = 3) -> list[Node]:
-    """Regions that are members from the beginning."""
-    nodes = [Node(region) for region in range(1, count + 1)]
-    adopt(*nodes)
-    return nodes
+    """Regions whose files name all of them."""
+    first = founded(count)
+    return [Node(region, members=first) for region in range(1, count + 1)]
 
 
 def remove(node: Node, region: int, *, heir: int) -> None:

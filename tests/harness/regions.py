@@ -22,6 +22,7 @@ from crdtstream.commands.reply import (
 )
 from crdtstream.core.effects import EffectBatch, Record
 from crdtstream.core.ids import IdMode, Millis, RegionId
+from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.repairing import Damage
 from crdtstream.core.replica import Replica
@@ -46,6 +47,7 @@ class Node:
     mode: IdMode = IdMode.LIBERAL
     now: int = 1000
     others: Sequence[int] = ()
+    members: Members = field(default_factory=Members)
     replica: Replica = field(init=False)
     log: list[Record] = field(default_factory=list)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
@@ -63,6 +65,7 @@ class Node:
             id_mode=self.mode,
             implicit_mkstream=True,
         )
+        self.replica.begin(self.members)
         # What is on disk only is read in place: a region looks ahead, and these tests do not.
         self.replica.residency.loader = self.checkpoints.load
         self.replica.staged = self.checkpoints.staged_state

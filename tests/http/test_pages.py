@@ -28,9 +28,9 @@ from crdtstream.settings.node_settings import NodeSettings
 from crdtstream.store.log import MemoryLog
 from tests.certificates.making import make, make_authority
 from tests.certificates.node_folder import NodeFolder
-from tests.harness.driven import UID, make_region
+from tests.harness.driven import UID, make_region, said_of
 from tests.harness.peers import these
-from tests.membership.world import adopted
+from tests.membership.world import founded
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 PLAIN = "/v1/bdbs/1/availability"
@@ -99,6 +99,7 @@ class Pages:
             frozenset({R1}),
             {peer: n} if n else {},
             Standing(DatabaseIdentity(UID), recovering=False, regains=False),
+            membership=said_of(R1, *self.region.peers.addresses),
         )
         at = asyncio.get_running_loop().time() - ago_seconds
         assert isinstance(self.region.links.accept(opening, at), Serve)
@@ -228,7 +229,7 @@ async def test_a_revoked_certificate_of_the_node_degrades_its_health(tmp_path: P
         (b"\x01", None),
         (own, "the certificate was revoked; replace it"),
     ):
-        known = apply(adopted(2), Revoke(serial, SECONDS_MAX, 0))
+        known = apply(founded(2), Revoke(serial, SECONDS_MAX, 0))
         region.membership.members.known = known
         assert (await pages.get("/health"))[1]["degraded"] == told
 
@@ -251,7 +252,7 @@ async def test_the_database_has_its_regions_as_instances() -> None:
         "url": "http://127.0.0.1:8381",
         "replication_endpoint": "127.0.0.1:7381",
     }
-    # Before the members are adopted only the address of the link is known of the others.
+    # Files name only the address of the link of another region.
     assert second["cluster"] == {
         "name": "region-2",
         "url": "",

@@ -124,7 +124,9 @@ def test_a_backup_with_members_becomes_a_new_database_beside_the_old_one(
 ) -> None:
     """The new one has the members of the old one, whose nodes answer at their addresses."""
     old, other = two_regions.nodes.values()
-    done("crdb", "adopt", "--address", old.grpc_address)
+    named = f"fqdn=us,replication_endpoint={other.grpc_address}"
+    update = ("crdb", "update", "--instance-id", "2", "--instance", named)
+    done(*update, "--address", old.grpc_address)
     add(old, 1)
     two_regions.converge()
     before = old.status().database_uid, len(other.status().links)

@@ -24,7 +24,7 @@ from tests.live.bootstraps import (
     takes_writes_at_once,
     write,
 )
-from tests.live.cluster import Cluster, Node, cluster_of, running_regions
+from tests.live.cluster import Cluster, Node, running_regions
 from tests.patience import wait_until
 
 
@@ -106,35 +106,6 @@ def test_a_region_away_for_longer_than_the_backlog_loses_nothing_and_nobody_else
 def level_or_ahead(cluster: Cluster) -> None:
     """Wait until region 2 has what the others wrote."""
     wait_until(lambda: cluster[2].client.xlen("s") == 160, "it has what it lacked")
-
-
-@pytest.mark.long
-def test_a_region_added_by_the_settings_of_all_gets_what_the_logs_have_no_more(
-    tmp_path: Path,
-) -> None:
-    """The others start again, one after the other, to know their new peer."""
-    with cluster_of(3, tmp_path) as cluster:
-        old = [cluster[1], cluster[2]]
-        for node, peer in zip(old, reversed(old), strict=True):
-            node.configure({peer.region: peer.grpc_address})
-        for node in old:
-            node.launch()
-        for node in old:
-            node.wait()
-            write(node, "s", 100)
-        level(*old)
-        for node in old:
-            cut_log(node)
-        cluster.configure()
-        for node in old:
-            node.end()
-            node.start()
-        cluster[3].start()
-        level(*cluster.nodes.values())
-        assert cluster[3].client.xlen("s") == 200
-        assert bootstrap(cluster[3])["taken_over"] == 1
-        write(cluster[3], "s", 10)
-        level(*cluster.nodes.values())
 
 
 @pytest.mark.long

@@ -2,7 +2,7 @@
 
 import re
 import resource
-import signal
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,18 +108,15 @@ def test_a_sender_whose_disk_gets_full_sends_the_rest_of_its_state(tmp_path: Pat
 def test_a_region_of_another_database_gets_no_state(tmp_path: Path) -> None:
     with cluster_of(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
-        first.configure({})
-        second.configure({})
-        first.start("--new-database")
+        cluster.configure()
+        cluster.start()
         write(first, "s", 100)
+        level(first, second)
         cut_log(first)
+        second.end()
+        shutil.rmtree(second.folder)
         second.start("--new-database")
         write(second, "t", 3)
-        for node in (first, second):
-            node.end(signal.SIGTERM)
-        cluster.configure()
-        for node in (first, second):
-            node.start()
         wait_until(lambda: "belongs to database" in second.link(1).error, "the link is refused")
         found = second.status()
         assert vv_of(found) == {2: 3}

@@ -305,9 +305,10 @@ def test_regions_with_different_passwords_link_and_say_why_they_do_not_agree(
         wait_until(lambda: tells_refusal(node), "its log says why")  # noqa: B023 - called here
     assert pair[1].link(2).state == admin_pb2.LinkStatus.State.UP
     monkeypatch.setenv("CRDTSTREAM_PASSWORD", PASSWORD)
-    run = crdb(pair[1], "adopt")
+    moved = f"replication_endpoint=localhost:{pair[2].grpc_port}"
+    run = crdb(pair[1], "update", "--instance-id", "2", "--instance", moved)
     assert run.returncode == 1
-    assert "region 2 at 127.0.0.1" in run.stderr
+    assert "region 2 at localhost" in run.stderr
     assert "takes another password than this region has; set the same requirepass" in run.stderr
     run = completed(["crdtstream", "status", "--address", pair[1].grpc_address, "--json"])
     assert run.returncode == 1
@@ -318,7 +319,7 @@ def test_regions_with_different_passwords_link_and_say_why_they_do_not_agree(
     pair[2].config.write_text(text)
     opened(pair[2])
     pair[2].start()
-    assert crdb(pair[1], "adopt").returncode == 0
+    assert crdb(pair[1], "update", "--instance-id", "2", "--instance", moved).returncode == 0
     # A change of the password, in one region after the other, stops no writes.
     pair[2].end()
     pair[2].config.write_text(text.replace(PASSWORD, other.password))

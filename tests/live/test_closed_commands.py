@@ -67,7 +67,6 @@ class Row:
 ROWS: Final = (
     Row("crdtstream status --json", '"database_uid"'),
     Row("crdtstream console --print", "https://127.0.0.1:"),
-    Row("crdtstream crdb adopt", "poch 1"),
     Row("crdtstream crdb list", "crdb"),
     Row("crdtstream crdb get", "Replication-Endpoint: "),
     Row("crdtstream crdb health-report", "commit"),

@@ -1,6 +1,7 @@
-"""Members of real regions: adopted from the nodes' files, changed, and known after kills."""
+"""Members of real regions: named by the nodes' files, changed, and known after kills."""
 
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from crdtstream.core.ids import RegionId
+from crdtstream.core.membership.members import genesis
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
 from tests.live.forked import completed
 from tests.patience import wait_until
 
+STORE = Path(__file__).parent.parent / "store"
 ADDED = "fqdn=eu,replication_endpoint=127.0.0.1:7384"
 
 
@@ -30,13 +34,9 @@ def names(node: Node) -> list[str]:
     return [one["name"] for one in listed(node)["instances"]]
 
 
-def test_regions_adopt_their_files_once_and_know_it_after_a_kill(cluster: Cluster) -> None:
-    assert [one["status"] for one in listed(cluster[1])["instances"]] == ["configured"] * 3
-    run = crdb(cluster[2], "adopt")
-    assert run.returncode == 0, run.stderr
-    again = crdb(cluster[1], "adopt")
-    assert again.returncode == 0
-    assert "adopted already" in again.stdout
+def test_regions_are_members_as_their_files_name_them_and_know_it_after_a_kill(
+    cluster: Cluster,
+) -> None:
     cluster.converge()
     for node in cluster.nodes.values():
         node.end(signal.SIGKILL)
@@ -45,6 +45,7 @@ def test_regions_adopt_their_files_once_and_know_it_after_a_kill(cluster: Cluste
     for node in cluster.nodes.values():
         node.wait()
     found = [listed(node) for node in cluster.nodes.values()]
+    assert [one["status"] for one in found[0]["instances"]] == ["active"] * 3
     assert {one["epoch"] for one in found} == {1}
     assert len({one["hash"] for one in found}) == 1
     cluster.converge()
@@ -53,21 +54,40 @@ def test_regions_adopt_their_files_once_and_know_it_after_a_kill(cluster: Cluste
 def test_a_database_of_one_region_changes_its_members_at_its_first_start(tmp_path: Path) -> None:
     """Nobody answers it, and its folder is confirmed before its first tick."""
     with running_regions(1, tmp_path) as cluster:
-        run = crdb(cluster[1], "adopt")
-        assert run.returncode == 0, run.stderr
         run = crdb(cluster[1], "update", "--instance-id", "1", "--instance", "fqdn=one")
         assert run.returncode == 0, run.stderr
         assert names(cluster[1]) == ["one"]
 
 
+def test_a_folder_that_keeps_no_members_begins_with_those_of_its_file(tmp_path: Path) -> None:
+    with cluster_of(1, tmp_path) as cluster:
+        cluster.configure()
+        node = cluster[1]
+        node.folder.mkdir()
+        shutil.copyfile(STORE / "format_1" / "log.sqlite", node.folder / "log.sqlite")
+        node.launch()
+        node.wait()
+        found = listed(node)
+        assert (found["epoch"], found["hash"]) == (1, genesis([RegionId(1)]).hash.hex())
+        assert node.client.dbsize() > 0
+        rename = ("update", "--instance-id", "1", "--instance", "fqdn=new")
+        for _ in range(2):
+            run = crdb(node, *rename)
+            assert run.returncode == 0, run.stderr
+            found = listed(node)
+            assert (found["epoch"], found["instances"][0]["name"]) == (2, "new")
+            node.end(signal.SIGKILL)
+            node.start()
+
+
 def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
-    run = crdb(cluster[1], "adopt", "--dry-run")
-    assert "epoch 1" in run.stdout
-    assert listed(cluster[1])["epoch"] == 0
+    run = crdb(cluster[1], "update", "--instance-id", "1", "--instance", "fqdn=eu", "--dry-run")
+    assert "epoch 2" in run.stdout
+    assert listed(cluster[1])["epoch"] == 1
     assert sum(node.status().effects_issued for node in cluster.nodes.values()) == 0
 
 
-def test_files_that_differ_are_told_and_nothing_is_adopted(tmp_path: Path) -> None:
+def test_files_that_differ_are_told_until_they_are_corrected(tmp_path: Path) -> None:
     with cluster_of(3, tmp_path) as cluster:
         cluster.configure()
         # Region 3 knows nothing of region 2.
@@ -76,28 +96,28 @@ def test_files_that_differ_are_told_and_nothing_is_adopted(tmp_path: Path) -> No
             node.launch()
         for node in cluster.nodes.values():
             node.wait(for_writes=False)
-        run = crdb(cluster[1], "adopt")
-        assert run.returncode == 1
-        assert "region 3 names 1, 3" in run.stderr
-        assert "region 1 names 1, 2, 3" in run.stderr
-        assert listed(cluster[1])["epoch"] == 0
-
-
-def test_nothing_is_adopted_while_a_region_is_down(cluster: Cluster) -> None:
-    cluster[3].end(signal.SIGKILL)
-    run = crdb(cluster[1], "adopt")
-    assert run.returncode == 1
-    assert "region 3" in run.stderr
-    cluster[3].start()
-    assert crdb(cluster[1], "adopt").returncode == 0
+        told = "the database began with other regions"
+        wait_until(lambda: told in cluster[1].status().fault, "region 1 says why it waits")
+        wait_until(lambda: told in cluster[3].status().fault, "so does region 3")
+        assert "[[peers]] of all nodes' files name the same regions" in cluster[3].status().fault
+        cluster[3].end()
+        cluster.configure()
+        cluster[3].start()
+        for node in cluster.nodes.values():
+            node.wait()
+        assert len({listed(node)["hash"] for node in cluster.nodes.values()}) == 1
+        # Once all have answered, a file adds no region, and removes none.
+        cluster[3].end()
+        cluster[3].configure({1: cluster[1].grpc_address})
+        cluster[3].start()
+        assert [one["id"] for one in listed(cluster[3])["instances"]] == [1, 2, 3]
+        assert "the file names other members" in cluster[3].log.read_text()
 
 
 @pytest.mark.long
 def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
     cluster: Cluster,
 ) -> None:
-    assert crdb(cluster[1], "adopt").returncode == 0
-    cluster.converge()
     # The last change must be known to be everywhere, or the region that is away could lack it.
     update = ("update", "--instance-id", "2", "--instance", "fqdn=us")
     wait_until(lambda: crdb(cluster[1], *update).returncode == 0, "a first change is made")
@@ -114,8 +134,6 @@ def test_a_change_is_decided_while_one_region_is_away_and_it_hears_of_it(
 
 
 def test_a_wrong_address_is_refused_and_cuts_nobody_off_if_it_is_forced(cluster: Cluster) -> None:
-    assert crdb(cluster[1], "adopt").returncode == 0
-    cluster.converge()
     first, second, third = cluster.nodes.values()
 
     def update(address: str, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -153,8 +171,6 @@ def test_a_wrong_address_is_refused_and_cuts_nobody_off_if_it_is_forced(cluster:
 
 @pytest.mark.long
 def test_less_than_half_decide_nothing_and_say_who_is_missing(cluster: Cluster) -> None:
-    assert crdb(cluster[1], "adopt").returncode == 0
-    cluster.converge()
     for region in (2, 3):
         cluster[region].end(signal.SIGKILL)
     run = crdb(cluster[1], "update", "--instance-id", "1", "--instance", "fqdn=eu")
@@ -186,7 +202,6 @@ def test_impossible_changes_are_refused_with_a_reason(
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running_regions(2, tmp_path_factory.mktemp("members")) as cluster:
-        assert crdb(cluster[1], "adopt").returncode == 0
         cluster.converge()
         yield cluster
 
@@ -194,7 +209,6 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 @pytest.mark.parametrize(
     "words",
     [
-        ("adopt",),
         ("update", "--instance-id", "1", "--instance", "fqdn=us", "--dry-run"),
         ("add-instance", "--instance", ADDED, "--token-file", "unused", "--dry-run"),
         ("remove-instance", "--instance-id", "2", "--dry-run"),
@@ -207,14 +221,12 @@ def test_programs_get_json_and_nothing_else_on_stdout(
     run = crdb(shared_cluster[1], *words, "--json")
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
-    assert told["epoch"] == (1 if words[0] == "adopt" else 2)
+    assert told["epoch"] == 2
     assert told["instances"]
     assert listed(shared_cluster[1])["epoch"] == 1
 
 
 def test_the_health_report_tells_of_each_region(cluster: Cluster) -> None:
-    assert crdb(cluster[1], "adopt").returncode == 0
-    cluster.converge()
     wait_until(lambda: crdb(cluster[1], "health-report").returncode == 0, "all is well")
     report = json.loads(crdb(cluster[2], "health-report").stdout)
     assert [one["active_config_version"] for one in report] == [1, 1, 1]

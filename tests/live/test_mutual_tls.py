@@ -38,6 +38,7 @@ from crdtstream.v1 import (
 from crdtstream.v1 import replication_pb2 as pb
 from tests.certificates.making import NOW, Made, make_authority
 from tests.certificates.node_folder import NodeFolder
+from tests.harness.driven import SAID
 from tests.live.cluster import Cluster, Node, cluster_of, vv_of
 from tests.live.forked import completed
 from tests.live.test_closed import METHODS
@@ -366,12 +367,6 @@ def test_a_revoked_certificate_is_refused_by_all_regions(tmp_path: Path) -> None
         told = run(secure[1], options_of(secure.operator), "certs", "revoke", used, "--force")
         assert "issue a new one for it, replace its files, and then revoke" in told
 
-        def is_adopted(node: Node) -> bool:
-            return bool(listed(node)["epoch"] == 1)
-
-        assert crdb(secure[1], "adopt").returncode == 0
-        for node in secure.nodes:
-            wait_until(partial(is_adopted, node), "the members are adopted")
         secure[2].end(signal.SIGKILL)
         where = ("--address", secure[1].grpc_address)
         shown = program(secure[1], "crdtstream", "certs", "revoke", certificate, *where)
@@ -476,7 +471,12 @@ def _a_removed_region_is_told_so_and_gets_nothing(secure: Secure) -> None:
         async with showing(node.grpc_address, shown) as channel:
             call = replication_pb2_grpc.ReplicationStub(channel).Sync()
             opening = pb.Open(
-                protocol=PROTOCOL_VERSION, region=3, database_id="crdb", run_id=7, origins=[1]
+                protocol=PROTOCOL_VERSION,
+                region=3,
+                database_id="crdb",
+                run_id=7,
+                origins=[1],
+                membership=SAID,
             )
             await call.write(pb.SyncRequest(open=opening))
             await call.read()

@@ -14,10 +14,10 @@ from crdtstream.core.membership.cut import (
     word_of,
 )
 from crdtstream.core.membership.members import Members, apply
-from tests.membership.world import adopted, removal
+from tests.membership.world import founded, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
-WITHOUT_4 = apply(adopted(4), removal(4, heir=1))
+WITHOUT_4 = apply(founded(4), removal(4, heir=1))
 SEEDS = range(int(os.environ.get("CRDTSTREAM_SEEDS", "400")))
 
 
@@ -159,7 +159,7 @@ class Walk:
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
-        self.lines = [adopted(4)]
+        self.lines = [founded(4)]
         before = self.lines[0]
         self.members = {
             region: Member(region, CutSearch(R4, before), Adoption(before.epoch, {}))

@@ -8,12 +8,11 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import (
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Change,
     JoinToken,
     MembersError,
     Removal,
+    Remove,
     Revoke,
     Update,
 )
@@ -35,11 +34,11 @@ from crdtstream.core.membership.deciding import (
     Votes,
     starting,
 )
-from crdtstream.core.membership.members import ForkError, Members, apply
+from crdtstream.core.membership.members import ForkError, Members, apply, genesis
 from tests.membership.world import (
     NOW,
-    adopted,
     contact,
+    founded,
     instance,
     moved,
     removal,
@@ -74,28 +73,28 @@ def restarted(part: Deciding, kept: Votes) -> Deciding:
 def joining(count: int) -> Members:
     """Active regions 1 to ``count``, and one more that joins."""
     number = RegionId(count + 1)
-    return apply(adopted(count), Add(number, contact(number), JoinToken(bytes(32), NOW)))
+    return apply(founded(count), Add(number, contact(number), JoinToken(bytes(32), NOW)))
 
 
 # --- The plain way ------------------------------------------------------------------------------
 
 
 def test_a_change_is_decided_by_more_than_half_and_all_hear_of_it() -> None:
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     propose(parts, R1, renamed(3, "x"))
     assert decided(parts) == {renamed(3, "x")}
-    assert parts[R2].decided_members == apply(adopted(3), renamed(3, "x"))
+    assert parts[R2].decided_members == apply(founded(3), renamed(3, "x"))
 
 
 def test_one_member_away_does_not_block_a_change() -> None:
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     del parts[R3]
     propose(parts, R1, renamed(3, "x"))
     assert decided(parts) == {renamed(3, "x")}
 
 
 def test_less_than_half_decide_nothing() -> None:
-    parts = parts_of(adopted(4))
+    parts = parts_of(founded(4))
     del parts[R3], parts[R4]
     propose(parts, R1, removal(3, heir=1))
     assert decided(parts) == {None}
@@ -103,21 +102,21 @@ def test_less_than_half_decide_nothing() -> None:
 
 def test_a_forced_removal_needs_more_than_half_of_all() -> None:
     """M3: of two regions none can remove the other; half of four can remove nobody."""
-    part = parts_of(adopted(2))[R1]
+    part = parts_of(founded(2))[R1]
     with pytest.raises(MembersError, match="of 2 active regions 2 must agree, and 1 are left"):
         part.propose(removal(2, heir=1), is_stable=True)
 
 
 def test_a_forced_removal_does_not_ask_the_removed() -> None:
-    turn = parts_of(adopted(3))[R1].propose(removal(3, heir=1), is_stable=True)
+    turn = parts_of(founded(3))[R1].propose(removal(3, heir=1), is_stable=True)
     assert [letter.to for letter in turn.letters] == [R2]
-    turn = parts_of(adopted(3))[R1].propose(removal(3, 1, Removal.SEALED), is_stable=True)
+    turn = parts_of(founded(3))[R1].propose(removal(3, 1, Removal.SEALED), is_stable=True)
     assert [letter.to for letter in turn.letters] == [R2, R3]
 
 
 def test_without_a_majority_all_that_are_left_agree() -> None:
     change = removal(3, 1, Removal.WITHOUT_MAJORITY)
-    parts = parts_of(adopted(4))
+    parts = parts_of(founded(4))
     with pytest.raises(MembersError, match="name the active regions that are left"):
         parts[R1].propose(change, is_stable=True)
     with pytest.raises(MembersError, match="name the active regions that are left"):
@@ -128,7 +127,7 @@ def test_without_a_majority_all_that_are_left_agree() -> None:
     run(parts, R1, turn)
     assert decided(parts) == {change}
     # One that is alone asks nobody, and has decided at once.
-    alone = starting(R1, adopted(2), None, votes_are_proven=True).propose(
+    alone = starting(R1, founded(2), None, votes_are_proven=True).propose(
         removal(2, 1, Removal.WITHOUT_MAJORITY), is_stable=True, survivors=[R1]
     )
     assert alone.must_keep
@@ -153,7 +152,7 @@ def test_a_joining_region_proposes_and_does_not_vote() -> None:
 
 
 def test_the_last_of_those_who_are_left_decides_by_itself() -> None:
-    turn = starting(R1, adopted(1), None, votes_are_proven=True).propose(
+    turn = starting(R1, founded(1), None, votes_are_proven=True).propose(
         renamed(1, "x"), is_stable=True
     )
     assert (turn.after.votes.decided, turn.must_keep) == (renamed(1, "x"), True)
@@ -167,7 +166,7 @@ def test_two_that_add_a_region_at_once_give_one_number_to_one_machine() -> None:
     first, second = (
         Add(R4, contact(number), JoinToken(bytes([number]) * 32, NOW)) for number in (40, 41)
     )
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     begun = parts[R2].propose(second, is_stable=True)
     propose(parts, R1, first)
     # Region 2 comes with a ballot that is as old, and then with a new one.
@@ -179,7 +178,7 @@ def test_two_that_add_a_region_at_once_give_one_number_to_one_machine() -> None:
 
 def test_two_that_remove_each_other_are_one_removal() -> None:
     """M2."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     turns = {
         R1: parts[R1].propose(removal(2, heir=1), is_stable=True),
         R2: parts[R2].propose(removal(1, heir=2), is_stable=True),
@@ -194,7 +193,7 @@ def test_two_that_remove_each_other_are_one_removal() -> None:
 
 def test_a_member_that_said_yes_to_one_who_died_may_agree_to_remove_it() -> None:
     """V1: region 1 prepares to remove 2, region 3 agrees, region 1 dies."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     turn = parts[R1].propose(removal(2, heir=1), is_stable=True)
     run(parts, R1, turn, lost=lambda sender, to, _: (sender, to) == (R3, R1))
     del parts[R1]
@@ -205,7 +204,7 @@ def test_a_member_that_said_yes_to_one_who_died_may_agree_to_remove_it() -> None
 
 def test_a_later_proposer_finishes_an_accepted_change() -> None:
     """V1: it may have been decided, by a member that is dead now."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     turn = parts[R1].propose(removal(2, heir=1), is_stable=True)
     run(parts, R1, turn, lost=lambda sender, _to, message: isinstance(message, Decided))
     assert parts[R1].votes.decided == removal(2, heir=1)
@@ -216,7 +215,7 @@ def test_a_later_proposer_finishes_an_accepted_change() -> None:
 
 def test_of_what_was_accepted_the_highest_ballot_is_finished() -> None:
     low, high = (Vote(Ballot(n, RegionId(n)), renamed(2, str(n))) for n in (1, 2))
-    part = starting(R3, adopted(5), None, votes_are_proven=True)
+    part = starting(R3, founded(5), None, votes_are_proven=True)
     part = part.propose(renamed(2, "own"), is_stable=True).after
     assert part.proposal is not None
     ballot = part.proposal.ballot
@@ -228,16 +227,16 @@ def test_of_what_was_accepted_the_highest_ballot_is_finished() -> None:
 
 def test_a_late_message_of_an_earlier_attempt_frees_no_vote() -> None:
     """V2: an abort that came late freed a vote that was given again, and two were decided."""
-    hash_ = adopted(3).hash
+    hash_ = founded(3).hash
     low, high = Ballot(1, R1), Ballot(2, R2)
-    part = starting(R3, adopted(3), None, votes_are_proven=True)
+    part = starting(R3, founded(3), None, votes_are_proven=True)
     part = part.receive(R2, Prepare(2, hash_, high)).after
     part = part.receive(R2, Accept(2, hash_, high, removal(1, 2))).after
     for late in (Prepare(2, hash_, low), Accept(2, hash_, low, removal(2, 1))):
         turn = part.receive(R1, late)
         assert turn == (part, False, (Letter(R1, Nack(2, low, high)),))
     # Nor does what was said to an attempt that its proposer has given up.
-    begun = starting(R1, adopted(3), None, votes_are_proven=True)
+    begun = starting(R1, founded(3), None, votes_are_proven=True)
     first = begun.propose(renamed(1, "x"), is_stable=True).after
     assert first.proposal is not None
     second = first.propose(renamed(1, "x"), is_stable=True).after
@@ -247,7 +246,7 @@ def test_a_late_message_of_an_earlier_attempt_frees_no_vote() -> None:
 
 
 def test_one_word_counts_once() -> None:
-    part = starting(R1, adopted(5), None, votes_are_proven=True)
+    part = starting(R1, founded(5), None, votes_are_proven=True)
     part = part.propose(renamed(1, "x"), is_stable=True).after
     assert part.proposal is not None
     ballot = part.proposal.ballot
@@ -267,7 +266,7 @@ def test_one_word_counts_once() -> None:
 
 
 def test_a_promise_a_vote_and_a_decision_are_kept_before_they_are_told() -> None:
-    members = adopted(3)
+    members = founded(3)
     part = starting(R3, members, None, votes_are_proven=True)
     ballot = Ballot(3, R1)
     for message in (
@@ -284,7 +283,7 @@ def test_a_promise_a_vote_and_a_decision_are_kept_before_they_are_told() -> None
 
 
 def test_a_ballot_is_kept_before_it_is_told_and_is_not_used_again() -> None:
-    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = starting(R1, founded(3), None, votes_are_proven=True)
     ballots = []
     for _ in range(3):
         turn = part.propose(renamed(1, "x"), is_stable=True)
@@ -305,7 +304,7 @@ def test_a_ballot_is_kept_before_it_is_told_and_is_not_used_again() -> None:
 
 def test_votes_are_forgotten_when_the_effect_is_durable_and_not_before() -> None:
     """V4: a power cut may take the effect back, and its epoch would be voted on again."""
-    members = adopted(3)
+    members = founded(3)
     parts = parts_of(members)
     propose(parts, R1, renamed(1, "x"))
     for part in parts.values():
@@ -325,12 +324,12 @@ def test_votes_are_forgotten_when_the_effect_is_durable_and_not_before() -> None
 
 def test_votes_of_an_epoch_that_is_over_are_of_no_use() -> None:
     old = Votes(2, Ballot(9, R2), Vote(Ballot(9, R2), renamed(1, "x")))
-    part = starting(R1, apply(adopted(3), renamed(1, "y")), old, votes_are_proven=True)
+    part = starting(R1, apply(founded(3), renamed(1, "y")), old, votes_are_proven=True)
     assert part.votes == Votes(3)
 
 
 def test_a_removal_counts_from_its_decision() -> None:
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     propose(parts, R1, removal(3, heir=1))
     assert parts[R2].members.active == (1, 2, 3)
     assert parts[R2].decided_members.active == (1, 2)
@@ -343,7 +342,7 @@ def test_a_removal_counts_from_its_decision() -> None:
 
 def test_a_member_votes_only_behind_the_epoch_that_it_has() -> None:
     """V12: a removal needs the epoch before it applied by its voters."""
-    members = adopted(3)
+    members = founded(3)
     later = apply(members, renamed(1, "x"))
     behind = starting(R3, members, None, votes_are_proven=True)
     ahead = starting(R2, later, None, votes_are_proven=True)
@@ -362,7 +361,7 @@ def test_a_member_votes_only_behind_the_epoch_that_it_has() -> None:
 
 def test_other_changes_wait_until_the_last_one_is_stable() -> None:
     """V12; a removal does not, as the dead region may be what stability waits for."""
-    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = starting(R1, founded(3), None, votes_are_proven=True)
     for change in (renamed(1, "x"), Add(R4, contact(4), JoinToken(bytes(32), NOW))):
         with pytest.raises(MembersError, match="epoch 1 is not known to be applied in all regions"):
             part.propose(change, is_stable=False)
@@ -371,7 +370,7 @@ def test_other_changes_wait_until_the_last_one_is_stable() -> None:
 
 def test_another_address_waits_for_nobody() -> None:
     """The region may be reached by nobody at the one before, and lack the change that named it."""
-    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = starting(R1, founded(3), None, votes_are_proven=True)
     assert part.propose(moved(3, "right"), is_stable=False).letters
     named = Update(R3, replace(moved(3, "right").contact, name="us"))
     with pytest.raises(MembersError, match="epoch 1 is not known to be applied in all regions"):
@@ -379,7 +378,7 @@ def test_another_address_waits_for_nobody() -> None:
 
 
 def test_an_impossible_change_is_not_proposed() -> None:
-    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = starting(R1, founded(3), None, votes_are_proven=True)
     with pytest.raises(MembersError, match="there is no region 9"):
         part.propose(removal(9, heir=1), is_stable=True)
 
@@ -389,7 +388,7 @@ def test_an_impossible_change_is_not_proposed() -> None:
 
 def both_dead() -> tuple[Members, Parts]:
     """Regions 4 and 5 are gone, and the removal of 5 is decided by the others."""
-    members = adopted(5)
+    members = founded(5)
     parts = {one: starting(one, members, None, votes_are_proven=True) for one in (R1, R2, R3)}
     propose(parts, R1, removal(5, heir=1))
     return apply(members, removal(5, heir=1)), parts
@@ -419,10 +418,10 @@ def test_a_member_that_goes_on_answers_for_the_epoch_before() -> None:
     _, parts = both_dead()
     turn = parts[R1].gone_on().propose(removal(4, heir=1), is_stable=False)
     assert turn.must_keep
-    again = starting(R1, adopted(5), turn.after.votes, votes_are_proven=True)
+    again = starting(R1, founded(5), turn.after.votes, votes_are_proven=True)
     assert again == Deciding(R1, turn.after.members, turn.after.votes)
-    late = Prepare(2, adopted(5).hash, Ballot(90, R2))
-    told = Decided(2, adopted(5).hash, removal(5, heir=1))
+    late = Prepare(2, founded(5).hash, Ballot(90, R2))
+    told = Decided(2, founded(5).hash, removal(5, heir=1))
     assert again.receive(R2, late).letters == (Letter(R2, told),)
 
 
@@ -442,7 +441,7 @@ def test_effects_that_come_later_leave_the_votes_behind_them() -> None:
 def test_a_member_that_lacks_a_decision_does_not_vote_for_the_next_one() -> None:
     """V12: it would count by the members of before."""
     after, _ = both_dead()
-    part = starting(R3, adopted(5), None, votes_are_proven=True)
+    part = starting(R3, founded(5), None, votes_are_proven=True)
     ballot = Ballot(1, R1)
     accept = Accept(3, after.hash, ballot, removal(4, heir=1))
     assert part.receive(R1, accept) == (part, False, (Letter(R1, NotHere(3, ballot, 1)),))
@@ -461,24 +460,24 @@ def test_a_member_that_lacks_a_decision_does_not_vote_for_the_next_one() -> None
 )
 def test_newer_members_prove_the_change_that_leads_to_them(change: Change) -> None:
     """The folder of the only region that had its effect is lost, and the others know its hash."""
-    part = starting(R2, adopted(3), None, votes_are_proven=True)
-    turn = part.proved_by(apply(adopted(3), change))
+    part = starting(R2, founded(3), None, votes_are_proven=True)
+    turn = part.proved_by(apply(founded(3), change))
     assert turn.must_keep
     assert turn.after.votes.decided == change
 
 
 def test_members_that_are_not_newer_or_of_another_history_prove_nothing() -> None:
-    part = starting(R2, apply(adopted(3), renamed(1, "x")), None, votes_are_proven=True)
-    other = apply(apply(adopted(3), renamed(1, "y")), renamed(2, "z"))
+    part = starting(R2, apply(founded(3), renamed(1, "x")), None, votes_are_proven=True)
+    other = apply(apply(founded(3), renamed(1, "y")), renamed(2, "z"))
     twice = apply(apply(part.members, renamed(2, "y")), renamed(2, "z"))
-    for known in (part.members, adopted(3), other, twice):
+    for known in (part.members, founded(3), other, twice):
         assert part.proved_by(known) == Turn(part)
 
 
 def test_an_impossible_change_is_neither_accepted_nor_finished() -> None:
     """One member that accepted it would have all others propose it for ever."""
-    parts = parts_of(adopted(3))
-    hash_, made_up = adopted(3).hash, removal(9, heir=1)
+    parts = parts_of(founded(3))
+    hash_, made_up = founded(3).hash, removal(9, heir=1)
     with pytest.raises(MembersError, match="there is no region 9"):
         parts[R2].receive(R3, Accept(2, hash_, Ballot(1, R3), made_up))
     begun = parts[R1].propose(renamed(1, "x"), is_stable=True).after
@@ -492,14 +491,14 @@ def test_an_impossible_change_is_neither_accepted_nor_finished() -> None:
 
 def test_behind_the_last_ballot_none_is_begun() -> None:
     """It could not be kept; who claims that ballot is no member."""
-    part = starting(R1, adopted(3), None, votes_are_proven=True)
+    part = starting(R1, founded(3), None, votes_are_proven=True)
     part = part.receive(R2, Prepare(2, part.members.hash, Ballot(COUNTER_MAX, R2))).after
     with pytest.raises(MembersError, match="the last ballot of epoch 2"):
         part.propose(renamed(1, "x"), is_stable=True)
 
 
 def test_a_message_of_another_history_is_a_fork() -> None:
-    members = adopted(3)
+    members = founded(3)
     other = apply(members, renamed(1, "y"))
     part = starting(R3, apply(members, renamed(1, "x")), None, votes_are_proven=True)
     for message in (
@@ -532,7 +531,7 @@ def recovered(parts: Parts, region: RegionId) -> None:
 
 def test_a_restored_folder_votes_when_all_have_answered() -> None:
     """V5, and V3: before that it neither votes nor proposes."""
-    part = starting(R3, adopted(3), None, votes_are_proven=False)
+    part = starting(R3, founded(3), None, votes_are_proven=False)
     ballot = Ballot(1, R1)
     assert part.receive(R1, Prepare(2, part.members.hash, ballot)) == (
         *(part, False),
@@ -546,7 +545,7 @@ def test_a_restored_folder_votes_when_all_have_answered() -> None:
 def test_those_who_kept_their_votes_remove_a_dead_region_while_they_recover() -> None:
     """V5: both lost the end of their logs, and wait for the dead one to answer."""
     parts = {
-        region: starting(region, adopted(3), Votes(2), votes_are_proven=True) for region in (R1, R2)
+        region: starting(region, founded(3), Votes(2), votes_are_proven=True) for region in (R1, R2)
     }
     propose(parts, R1, removal(3, heir=1))
     assert decided(parts) == {removal(3, heir=1)}
@@ -579,20 +578,20 @@ def test_a_member_that_answers_gives_up_a_ballot_that_counted_the_lost_vote() ->
 
 def test_a_restored_member_promises_what_it_may_have_promised() -> None:
     """V3: a proposer has its promise, and is about to rely on it."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     turn = parts[R2].propose(renamed(2, "x"), is_stable=True)
     run(parts, R2, turn, lost=lambda sender, *_: sender != 2)
     promised = parts[R3].votes.promised
     assert promised == Ballot(1, R2)
     recovered(parts, R3)
     assert parts[R3].votes.promised == promised
-    late = Accept(2, adopted(3).hash, Ballot(1, R1), renamed(1, "y"))
+    late = Accept(2, founded(3).hash, Ballot(1, R1), renamed(1, "y"))
     assert parts[R3].receive(R1, late).letters == (Letter(R1, Nack(2, Ballot(1, R1), promised)),)
 
 
 def test_a_restored_member_hears_what_was_decided() -> None:
     """V3: with its vote, which it has lost."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     turn = parts[R1].propose(removal(2, heir=1), is_stable=True)
     run(parts, R1, turn, lost=lambda sender, to, message: isinstance(message, Decided))
     assert decided(parts) == {removal(2, heir=1), None}
@@ -604,7 +603,7 @@ def test_a_restored_member_hears_what_was_decided() -> None:
 
 def test_a_member_that_answers_again_keeps_a_ballot_that_began_after_its_first_answer() -> None:
     """Two that wait for a dead region ask each other until they have decided its removal."""
-    part = parts_of(adopted(3))[R1]
+    part = parts_of(founded(3))[R1]
     first = part.propose(removal(3, heir=1), is_stable=True).after
     assert first.proposal is not None
     first = first.receive(R3, Nack(2, first.proposal.ballot, Ballot(5, R3))).after
@@ -625,7 +624,7 @@ def test_a_member_that_answers_again_keeps_a_ballot_that_began_after_its_first_a
 def test_a_member_that_answers_gives_up_a_removal_that_counts_on_a_seal() -> None:
     """The region may have lost its seal, and writes."""
     for how, stays in ((Removal.SEALED, False), (Removal.FORCED, True)):
-        part = parts_of(adopted(3))[R1].propose(removal(2, 1, how), is_stable=True).after
+        part = parts_of(founded(3))[R1].propose(removal(2, 1, how), is_stable=True).after
         after, _, vote = part.forgotten_by(R2)
         assert (after.proposal is not None, vote) == (stays, None)
         other, _, _ = part.forgotten_by(R3)
@@ -636,7 +635,7 @@ def test_a_member_that_answers_gives_up_a_removal_that_counts_on_a_seal() -> Non
 
 def test_a_sealed_region_hears_of_its_removal_from_who_proposed_it() -> None:
     """A member that has promised another ballot did not vote itself, but others may have."""
-    part, change = parts_of(adopted(3))[R1], removal(2, 1, Removal.SEALED)
+    part, change = parts_of(founded(3))[R1], removal(2, 1, Removal.SEALED)
     part = part.propose(change, is_stable=True).after
     assert part.proposal is not None
     ballot, asked = part.proposal.ballot, part.proposal.asked
@@ -654,7 +653,7 @@ def test_a_sealed_region_hears_of_its_removal_from_who_proposed_it() -> None:
 def test_a_recovering_member_takes_over_the_vote_of_the_highest_ballot() -> None:
     """V18: 1 and 2 have voted and 1 knows the decision; both lose their folders, one after the
     other, and nobody else has heard of it."""
-    parts = parts_of(adopted(3))
+    parts = parts_of(founded(3))
     first, second = renamed(1, "a"), renamed(2, "b")
     turn = parts[R1].propose(first, is_stable=True)
     run(parts, R1, turn, lost=lambda sender, to, message: to == R3 or isinstance(message, Decided))
@@ -666,66 +665,36 @@ def test_a_recovering_member_takes_over_the_vote_of_the_highest_ballot() -> None
 
 
 def test_a_recovering_member_keeps_the_highest_of_several_votes() -> None:
-    part = starting(R3, adopted(3), None, votes_are_proven=False)
+    part = starting(R3, founded(3), None, votes_are_proven=False)
     low, high = (Vote(Ballot(n, R1), removal(n, heir=3)) for n in (1, 2))
     for votes in ([low, high], [high, low]):
         after = part.answered([NO_BALLOT], accepted=votes).after
         assert (after.votes.accepted, after.votes.promised) == (high, high.ballot)
 
 
-# --- Before the first epoch -----------------------------------------------------------------------
+# --- Unequal files --------------------------------------------------------------------------------
 
 
-def adopt_of(*numbers: int) -> Adopt:
-    regions = [Adopted(RegionId(one), instance(one), contact(one)) for one in numbers]
-    return Adopt(tuple(regions))
+def test_majorities_of_unequal_files_have_no_vote_in_common() -> None:
+    """{1, 2} of {1, 2, 3} and {4, 5} of {3, 4, 5} decide, each for itself: region 3 is in one."""
+    one, other = (genesis(map(RegionId, numbers)) for numbers in ((1, 2, 3), (3, 4, 5)))
+    change = Remove(R3, R1, Removal.FORCED)
+    part = starting(R3, other, None, votes_are_proven=True)
+    ballot = Ballot(1, R1)
+    for message in (
+        Prepare(2, one.hash, ballot),
+        Accept(2, one.hash, ballot, change),
+        Decided(2, one.hash, change),
+    ):
+        with pytest.raises(ForkError, match="another history"):
+            part.receive(R1, message)
+    # Nor does a made-up vote for the own history count what the other one holds.
+    assert isinstance(part.receive(R4, Prepare(2, other.hash, ballot)).letters[0].message, Promise)
 
 
-def unadopted(*numbers: int) -> Parts:
-    regions = map(RegionId, numbers)
-    return {one: starting(one, Members(), None, votes_are_proven=True) for one in regions}
-
-
-def test_all_that_the_files_name_adopt_the_first_epoch() -> None:
-    parts = unadopted(1, 2, 3)
-    propose(parts, R1, adopt_of(1, 2, 3))
-    assert decided(parts) == {adopt_of(1, 2, 3)}
-
-
-def test_without_one_of_them_nothing_is_adopted() -> None:
-    parts = unadopted(1, 2, 3)
+def test_regions_that_the_files_name_need_no_decision_to_vote() -> None:
+    """Region 3 is dead from the beginning; the others remove it as the first change."""
+    parts = parts_of(founded(3))
     del parts[R3]
-    propose(parts, R1, adopt_of(1, 2, 3))
-    assert decided(parts) == {None}
-
-
-def test_a_single_region_adopts_by_itself() -> None:
-    parts = unadopted(1)
-    propose(parts, R1, adopt_of(1))
-    assert decided(parts) == {adopt_of(1)}
-
-
-def test_an_adoption_is_finished_by_those_who_are_left() -> None:
-    """Region 3 promised and died, and cannot be taken out before there are members."""
-    parts = unadopted(1, 2, 3)
-    turn = parts[R1].propose(adopt_of(1, 2, 3), is_stable=True)
-    run(parts, R1, turn, lost=lambda _, to, message: to == 3 and isinstance(message, Accept))
-    del parts[R3]
-    assert decided(parts) == {None}
-    dead = Adopted(R3, bytes(16), contact(3))
-    without = Adopt((*adopt_of(1, 2).regions, dead))
-    run(parts, R2, parts[R2].propose(without, is_stable=True, survivors=[R1, R2]))
-    assert decided(parts) == {adopt_of(1, 2, 3)}
-
-
-def test_files_that_name_different_regions_lead_to_one_history() -> None:
-    """Region 2 accepted what names 1 and 2; who comes then, with 2 and 3, finishes that."""
-    parts = unadopted(1, 2, 3)
-    turn = parts[R1].propose(adopt_of(1, 2), is_stable=True)
-    ballot = turn.after.votes.promised
-    first = Accept(1, Members().hash, ballot, adopt_of(1, 2))
-    parts[R2] = parts[R2].receive(R1, first).after
-    del parts[R1]
-    propose(parts, R3, adopt_of(2, 3))
-    # It cannot be finished without region 1, and nothing else is adopted.
-    assert decided(parts) == {None}
+    propose(parts, R1, removal(3, heir=1))
+    assert decided(parts) == {removal(3, heir=1)}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from crdtstream.core.member_changes import Change
-from tests.membership.world import Faults, World, adopted, moved, removal, renamed
+from tests.membership.world import Faults, World, founded, moved, removal, renamed
 
 EACH_OTHER: Mapping[int, Change] = {0: removal(2, heir=1), 1: removal(1, heir=2)}
 TWO_NAMES: Mapping[int, Change] = {0: renamed(1, "a"), 1: renamed(2, "b")}
@@ -20,7 +20,7 @@ THREE: Mapping[int, Change] = {**EACH_OTHER, 2: renamed(3, "c")}
 
 def check(count: int, wishes: Mapping[int, Change], faults: Faults, *, states_min: int) -> None:
     """``states_min``: fewer states would mean that the world does less than it says."""
-    world = World(adopted(count), dict(wishes))
+    world = World(founded(count), dict(wishes))
     world.explore(faults)
     assert not world.stuck, world.stuck[0]
     assert world.decided == set(wishes.values()), "each of the wishes wins somewhere"
@@ -60,7 +60,7 @@ def test_two_go_on_before_the_effect_of_the_first_change_has_come(faults: Faults
     """V4, V5: the decision stands for its votes; both want to remove the third, each as heir."""
     first = renamed(1, "a")
     behind: dict[int, Change] = {0: removal(3, heir=1), 1: removal(3, heir=2)}
-    world = World(adopted(3), {0: first}, behind)
+    world = World(founded(3), {0: first}, behind)
     world.explore(faults, checks_progress=False)
     assert world.decided == {first, *behind.values()}
 
@@ -75,7 +75,7 @@ def test_two_go_on_before_the_effect_of_the_first_change_has_come(faults: Faults
 def test_two_correct_an_address_that_is_wrong_before_its_effect_has_come(faults: Faults) -> None:
     """The wrong address was decided, and nobody reaches the region to which it belongs."""
     wrong = moved(3, "wrong")
-    world = World(adopted(3), {0: wrong}, dict(TWO_ADDRESSES))
+    world = World(founded(3), {0: wrong}, dict(TWO_ADDRESSES))
     world.explore(faults, checks_progress=False)
     assert world.decided == {wrong, *TWO_ADDRESSES.values()}
 

@@ -27,7 +27,7 @@ from crdtstream.core.membership.encoding import (
 )
 from crdtstream.core.membership.members import EPOCHS_MAX, Members, apply
 from tests.membership.test_members import activate, add
-from tests.membership.world import adopted, instance, removal, renamed
+from tests.membership.world import founded, instance, removal, renamed
 
 R2 = RegionId(2)
 
@@ -35,7 +35,7 @@ R2 = RegionId(2)
 def lived() -> Members:
     """A region of each status, numbers that are drawn, a cut, dots of some epochs, and two revoked
     certificates."""
-    members = apply(adopted(3), removal(2, 1, Removal.WITHOUT_MAJORITY), Dot(RegionId(1), 7))
+    members = apply(founded(3), removal(2, 1, Removal.WITHOUT_MAJORITY), Dot(RegionId(1), 7))
     members = apply(members.with_cut(R2, 0), add(9))
     return apply(apply(members, Revoke(b"\x7c", 2_000, 1_000)), Revoke(b"\x19", 3_000, 1_000))
 
@@ -51,9 +51,9 @@ VOTES = (
 
 def test_recent_changes_are_read_as_they_were_kept_and_checked() -> None:
     recent = (Numbered(2, renamed(1, "x")), Numbered(3, removal(3, heir=1)))
-    kept = Kept(instance(1), VOTES[1], adopted(3), recent=recent)
+    kept = Kept(instance(1), VOTES[1], founded(3), recent=recent)
     assert decode_kept(encode_kept(kept)) == kept
-    said = Said(instance(1), adopted(3), epoch=4, recent=recent)
+    said = Said(instance(1), founded(3), epoch=4, recent=recent)
     assert decode_said(encode_said(said)) == said
     for wrong in (Numbered(0, renamed(1, "x")), Numbered(EPOCHS_MAX + 1, renamed(1, "x"))):
         with pytest.raises(ContentError, match="recent: an epoch is out of range"):
@@ -68,7 +68,7 @@ def test_votes_are_read_as_they_were_kept(votes: Votes) -> None:
 
 
 @pytest.mark.parametrize(
-    "members", [Members(), adopted(3), lived(), apply(lived(), activate(9))], ids=range(4)
+    "members", [Members(), founded(3), lived(), apply(lived(), activate(9))], ids=range(4)
 )
 def test_members_are_read_as_they_were_kept(members: Members) -> None:
     assert decode_members(encode_members(members)) == members
@@ -76,7 +76,7 @@ def test_members_are_read_as_they_were_kept(members: Members) -> None:
 
 def test_damaged_votes_are_not_taken_for_none() -> None:
     data = encode_votes(VOTES[-1])
-    for wrong in (b"", data[:-1], data + b"\xc0", encode_members(adopted(1))):
+    for wrong in (b"", data[:-1], data + b"\xc0", encode_members(founded(1))):
         with pytest.raises(ContentError):
             decode_votes(wrong)
 
@@ -103,6 +103,11 @@ def test_a_vote_above_its_promise_is_refused() -> None:
 
 WRONG: dict[str, Callable[[list[object]], object]] = {
     "the regions do not ascend": lambda all_: [all_[0][::-1], *all_[1:]],  # type: ignore[index]
+    "epoch 1 is of other regions": lambda all_: [
+        all_[0],
+        [[bytes(32), None], *all_[1][1:]],  # type: ignore[index]
+        *all_[2:],
+    ],
     "no region is active": lambda all_: [[], *all_[1:]],
     "numbers cannot be drawn above 1024": lambda all_: [*all_[:2], 1024],
     "a hash of another length": lambda all_: [all_[0], [[b"x", None]], 0],
@@ -129,7 +134,7 @@ def test_members_that_cannot_be_are_refused(reason: str) -> None:
 
 def test_no_region_inherits_from_itself_by_others() -> None:
     """A search for its heir would never end."""
-    members = apply(apply(adopted(3), removal(2, heir=3)), removal(3, heir=1))
+    members = apply(apply(founded(3), removal(2, heir=3)), removal(3, heir=1))
     assert decode_members(encode_members(members)) == members
     first, second, third = members.regions
     circle = replace(members, regions=(first, second, replace(third, heir=R2)))
@@ -142,7 +147,6 @@ def test_no_region_inherits_from_itself_by_others() -> None:
     [
         {"added": 0},
         {"changed": 9},
-        {"instance": b""},
         {"instance": b"short"},
         {"heir": 3},
         {"cut": 1},
@@ -150,10 +154,18 @@ def test_no_region_inherits_from_itself_by_others() -> None:
     ],
 )
 def test_a_member_that_cannot_be_is_refused(change: dict[str, object]) -> None:
-    content = unpacked(encode_members(adopted(1)), MembersContent)
+    content = unpacked(encode_members(founded(1)), MembersContent)
     wrong = msgspec.structs.replace(content.regions[0], **change)
     with pytest.raises(ContentError, match="cannot be so"):
         decode_members(packed(msgspec.structs.replace(content, regions=[wrong])))
+
+
+def test_only_a_region_that_the_files_named_may_have_no_folder() -> None:
+    members = apply(apply(founded(1), add(2)), activate(2))
+    content = unpacked(encode_members(members), MembersContent)
+    wrong = [content.regions[0], msgspec.structs.replace(content.regions[1], instance=b"")]
+    with pytest.raises(ContentError, match="region 2 cannot be so"):
+        decode_members(packed(msgspec.structs.replace(content, regions=wrong)))
 
 
 def _packed(content: object) -> bytes:

@@ -11,8 +11,6 @@ from crdtstream.core.member_changes import (
     SECONDS_MAX,
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Change,
     Contact,
     JoinToken,
@@ -25,20 +23,24 @@ from crdtstream.core.member_changes import (
     encode_change,
 )
 from crdtstream.core.membership.members import (
+    NO_HASH,
     ForkError,
     Members,
     Relation,
     Status,
     apply,
+    beginning_of,
     chain,
     compare,
     follow,
+    genesis,
     newest,
 )
-from tests.membership.world import adopted, contact, instance, removal, renamed
+from tests.membership.world import contact, founded, instance, removal, renamed
 
 TOKEN = JoinToken(bytes(range(32)), Millis(1_700_000_000_000))
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
+GENESIS_OF_1_AND_3 = "331eed50a6b40376ac5e138c3560343c99b9b03933870f089776d5a97498f905"
 
 
 def add(number: int, name: str = "") -> Add:
@@ -56,7 +58,6 @@ def after(members: Members, *changes: Change) -> Members:
 
 
 CHANGES: tuple[Change, ...] = (
-    Adopt((Adopted(R1, instance(1), contact(1)), Adopted(R3, instance(3), contact(3)))),
     Add(R4, Contact("eu", "[::1]:7000", "", "eu:8080", ("eu.example", "alt")), TOKEN),
     activate(4),
     renamed(1, "us"),
@@ -69,7 +70,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def test_a_region_joins_votes_and_leaves() -> None:
-    members = adopted(3)
+    members = founded(3)
     assert members.voters == (1, 2, 3)
 
     members = apply(members, add(4))
@@ -90,8 +91,7 @@ def test_a_region_joins_votes_and_leaves() -> None:
 
 def test_the_heir_is_named_and_does_not_move() -> None:
     """M16: with the lowest remaining region as heir, adding 1 would move what 5 left."""
-    regions = tuple(Adopted(RegionId(n), instance(n), contact(n)) for n in (2, 3, 5))
-    members = after(Members(), Adopt(regions), removal(5, heir=2))
+    members = apply(genesis([R2, R3, RegionId(5)]), removal(5, heir=2))
     assert members.next_number() == 6
     with pytest.raises(MembersError, match="region 1 is not the next number, which is 6"):
         apply(members, add(1))
@@ -107,7 +107,7 @@ def test_the_heir_is_named_and_does_not_move() -> None:
 
 
 def test_a_number_is_never_given_again() -> None:
-    members = after(adopted(2), removal(2, heir=1))
+    members = after(founded(2), removal(2, heir=1))
     assert members.next_number() == 3
     for used in (1, 2):
         with pytest.raises(MembersError, match="a number is never given again"):
@@ -118,8 +118,7 @@ def test_a_number_is_never_given_again() -> None:
 
 
 def test_after_the_last_number_none_is_left() -> None:
-    last = Adopted(RegionId(REGION_MAX - 1), instance(1), contact(1))
-    members = apply(Members(), Adopt((last,)))
+    members = genesis([RegionId(REGION_MAX - 1)])
     assert members.numbers_left == 1
     members = apply(members, add(REGION_MAX))
     assert members.numbers_left == 0
@@ -130,7 +129,7 @@ def test_after_the_last_number_none_is_left() -> None:
 
 
 def test_without_a_majority_both_sides_draw_other_numbers() -> None:
-    members = adopted(4)
+    members = founded(4)
     here = after(
         members,
         removal(3, heir=1, how=Removal.WITHOUT_MAJORITY),
@@ -159,28 +158,27 @@ def test_without_a_majority_both_sides_draw_other_numbers() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (Adopt((Adopted(R1, instance(1), contact(1)),)), "were adopted before"),
         (add(3), "region 3 was a member before"),
         (add(5), "region 5 is not the next number, which is 4"),
-        (add(4, name="r1"), "region 1 has the name 'r1'"),
+        (add(4, name="region-1"), "region 1 has the name 'region-1'"),
         (Add(R4, Contact("x", "host2:6379"), TOKEN), "region 2 has the address host2:6379"),
         (Add(R4, Contact("x", "a:1", "a:1"), TOKEN), "one address is named twice"),
         (activate(3), "region 3 is active, not joining"),
         (activate(9), "there is no region 9"),
         (renamed(9, "x"), "there is no region 9"),
-        (renamed(2, "r1"), "region 1 has the name 'r1'"),
-        (renamed(2, "r2"), "has this name and these addresses already"),
+        (renamed(2, "region-1"), "region 1 has the name 'region-1'"),
+        (renamed(2, "region-2"), "has this name and these addresses already"),
         (removal(9, heir=1), "there is no region 9"),
         (removal(1, heir=9), "there is no region 9"),
     ],
 )
 def test_a_change_that_does_not_follow_is_refused(change: Change, reason: str) -> None:
     with pytest.raises(MembersError, match=reason):
-        apply(adopted(3), change)
+        apply(after(founded(3), Update(R2, contact(2))), change)
 
 
 def test_a_removed_region_stays_removed() -> None:
-    members = after(adopted(3), removal(2, heir=1))
+    members = after(founded(3), removal(2, heir=1))
     for change in (removal(2, heir=1), renamed(2, "again"), activate(2), removal(3, heir=2)):
         with pytest.raises(MembersError, match="region 2 is removed, not"):
             apply(members, change)
@@ -190,28 +188,70 @@ def test_a_removed_region_stays_removed() -> None:
 
 def test_a_joining_region_inherits_nothing() -> None:
     with pytest.raises(MembersError, match="region 4 is joining, not active"):
-        apply(apply(adopted(3), add(4)), removal(3, heir=4))
+        apply(apply(founded(3), add(4)), removal(3, heir=4))
 
 
 def test_the_last_active_region_cannot_be_removed() -> None:
-    members = after(adopted(2), removal(2, heir=1), add(3))
+    members = after(founded(2), removal(2, heir=1), add(3))
     with pytest.raises(MembersError, match="region 1 is the last active one"):
         apply(members, removal(1, heir=3))
 
 
 def test_a_copied_folder_is_not_a_second_region() -> None:
     with pytest.raises(MembersError, match="one folder is named as two regions"):
-        after(adopted(2), add(3), Activate(R3, instance(2)))
+        after(founded(2), add(3), activate(3), add(4), Activate(R4, instance(3)))
     # Nor does the folder of a removed region come in again under a new number.
     with pytest.raises(MembersError, match="one folder is named as two regions"):
-        after(adopted(2), removal(2, heir=1), add(3), Activate(R3, instance(2)))
+        after(
+            *(founded(2), add(3), activate(3), removal(3, heir=1), add(4)),
+            Activate(R4, instance(3)),
+        )
 
 
-def test_the_first_change_adopts_the_files() -> None:
-    with pytest.raises(MembersError, match="crdtstream crdb adopt"):
+# --- Epoch 1 ------------------------------------------------------------------------------------
+
+
+def test_the_files_name_the_members_of_the_first_epoch() -> None:
+    members = genesis([R3, R1])
+    assert members.epoch == 1
+    assert members.voters == members.remaining == (1, 3)
+    assert members == genesis([R1, R3])
+    assert members.hash != genesis([R1, R2]).hash
+    # It is fixed for good: folders keep the hashes that follow it.
+    assert members.hash.hex() == GENESIS_OF_1_AND_3
+
+
+def test_regions_of_unequal_files_refuse_each_other() -> None:
+    here, there = genesis([R1, R2, R3]), genesis([R3, R4])
+    with pytest.raises(ForkError, match="the database began with other regions") as told:
+        newest(here, [there])
+    assert "1 region-1 active, 2 region-2 active, 3 region-3 active" in str(told.value)
+    assert "3 region-3 active, 4 region-4 active" in str(told.value)
+    # Not only while nothing was decided since.
+    for mine, other in ((apply(here, add(4)), there), (here, apply(there, add(5)))):
+        with pytest.raises(ForkError, match="the database began with other regions"):
+            newest(mine, [other])
+
+
+def test_a_history_leads_back_to_its_first_epoch() -> None:
+    lived = after(founded(3), Update(R1, contact(1)), removal(2, heir=1), add(4), activate(4))
+    assert beginning_of(lived) == founded(3)
+    assert beginning_of(Members()) == Members()
+
+
+def test_no_change_makes_the_first_epoch() -> None:
+    with pytest.raises(MembersError, match="no members are known yet"):
         apply(Members(), add(1))
-    assert Members().epoch == 0
-    assert Members().voters == Members().remaining == ()
+    for members in (Members(), founded(2)):
+        with pytest.raises(MembersError, match="epoch 1 does not follow"):
+            follow(members, 1, NO_HASH, add(3))
+
+
+def test_addresses_may_be_missing_only_for_those_whom_the_files_name() -> None:
+    with pytest.raises(MembersError, match="replication_endpoint"):
+        Add(R4, Contact("eu", ""), TOKEN)
+    # A new name leaves the address to the files.
+    assert apply(founded(2), Update(R1, Contact("us", ""))).epoch == 2
 
 
 @pytest.mark.parametrize(
@@ -230,7 +270,6 @@ def test_the_first_change_adopts_the_files() -> None:
         (lambda: JoinToken(b"short", Millis(1)), "a hash has 32 bytes"),
         (lambda: JoinToken(bytes(32), Millis(-1)), "check the clock"),
         (lambda: Activate(R1, b"short"), "the uid of a folder has 16 bytes"),
-        (lambda: Adopt(()), "name each region once"),
         (lambda: removal(2, heir=2), "cannot inherit from itself"),
         (lambda: removal(0, heir=2), "is not in 1 to 1023"),
         (lambda: Revoke(b"", 2, 1), "a serial number is above 0"),
@@ -275,9 +314,9 @@ def test_a_kind_of_a_later_version_asks_for_an_upgrade() -> None:
 
 def test_the_hash_of_a_history_is_fixed_for_good() -> None:
     """A changed encoding would split each database whose regions are upgraded one by one."""
-    members = after(adopted(2), add(3), activate(3), renamed(1, "x"), removal(2, heir=1))
+    members = after(founded(2), add(3), activate(3), renamed(1, "x"), removal(2, heir=1))
     assert members.hash.hex() == (
-        "c8f4dce512b87e7a22e52077a4f67df054d48684d6c57c40f00166e3954c2a4a"
+        "ae0f4e644be52fa38460298a118fc25687a0fdf06f927e4c36bf171ceb3b349b"
     )
 
 
@@ -285,7 +324,7 @@ def test_the_hash_of_a_history_is_fixed_for_good() -> None:
 
 
 def test_the_longer_history_of_one_line_is_the_newer() -> None:
-    members = adopted(3)
+    members = founded(3)
     longer = after(members, removal(2, heir=1))
     assert compare(members, longer) is Relation.BEHIND
     assert compare(longer, members) is Relation.AHEAD
@@ -295,7 +334,7 @@ def test_the_longer_history_of_one_line_is_the_newer() -> None:
 
 
 def test_a_fork_is_told_with_both_lists() -> None:
-    members = adopted(3)
+    members = founded(3)
     here, there = apply(members, removal(2, heir=1)), apply(members, removal(1, heir=2))
     # Also if one of the two has gone on since.
     for other in (there, apply(there, renamed(3, "x"))):
@@ -306,7 +345,7 @@ def test_a_fork_is_told_with_both_lists() -> None:
         assert other.listed() in str(raised.value)
 
 
-LIVED = after(adopted(4), removal(2, heir=1), add(5)).with_cut(R2, 4)
+LIVED = after(founded(4), removal(2, heir=1), add(5)).with_cut(R2, 4)
 GONE_ON = after(LIVED.with_cut(R2, None), activate(5), renamed(1, "x"), removal(3, heir=4))
 # What a region is told to have become, though its history says nothing of it.
 MADE_UP: dict[str, tuple[RegionId, dict[str, object]]] = {
@@ -338,7 +377,7 @@ def test_regions_that_cannot_have_become_so_are_refused(made_up: str) -> None:
 
 def test_effects_of_equal_epoch_and_hash_are_one() -> None:
     """Any region that knows a decision may issue it; the smallest dot stands in every order."""
-    members = adopted(2)
+    members = founded(2)
     change = renamed(1, "x")
     told = [Dot(R2, 7), Dot(R1, 9)]
     found = []
@@ -355,14 +394,14 @@ def test_effects_of_equal_epoch_and_hash_are_one() -> None:
 
 
 def test_the_dot_of_an_add_is_known_after_later_changes() -> None:
-    members = follow(adopted(1), 2, adopted(1).hash, add(2), Dot(R1, 5))
+    members = follow(founded(1), 2, founded(1).hash, add(2), Dot(R1, 5))
     members = follow(members, 3, members.hash, activate(2), Dot(R2, 1))
     assert members.added_by(R2) == Dot(R1, 5)
     assert members.dot_of(R2) == Dot(R2, 1)
 
 
 def test_an_effect_of_another_history_is_a_fork() -> None:
-    members = adopted(3)
+    members = founded(3)
     here = apply(members, removal(2, heir=1))
     with pytest.raises(ForkError, match="epoch 2 was decided twice"):
         follow(here, 2, members.hash, removal(1, heir=2))
@@ -374,7 +413,7 @@ def test_an_effect_of_another_history_is_a_fork() -> None:
 
 
 def test_each_change_is_in_every_later_hash() -> None:
-    members = adopted(3)
+    members = founded(3)
     assert apply(members, renamed(1, "x")).hash == chain(members.hash, renamed(1, "x"))
     here = after(members, renamed(1, "x"), renamed(1, "r1"))
     there = after(members, renamed(1, "y"), renamed(1, "r1"))
@@ -384,5 +423,5 @@ def test_each_change_is_in_every_later_hash() -> None:
 
 
 def test_the_kind_of_a_removal_is_part_of_the_change() -> None:
-    hashes = {apply(adopted(3), Remove(R2, R1, how)).hash for how in Removal}
+    hashes = {apply(founded(3), Remove(R2, R1, how)).hash for how in Removal}
     assert len(hashes) == len(Removal)

@@ -34,7 +34,7 @@ from crdtstream.core.membership.encoding import (
     encode_said,
 )
 from tests.membership.test_members import add
-from tests.membership.world import adopted, instance, renamed
+from tests.membership.world import founded, instance, renamed
 
 HASH = bytes(range(32))
 LOW, HIGH = Ballot(2, RegionId(1)), Ballot(2, RegionId(3))
@@ -78,11 +78,11 @@ def test_impossible_messages_are_refused(content: MessageContent) -> None:
 def test_changed_bytes_are_read_or_refused(
     message: Message, edits: list[tuple[int, bytes]]
 ) -> None:
-    said = Said(instance(1), adopted(3), 4, HIGH, add(4), b"secret", accepted=Vote(LOW, add(4)))
+    said = Said(instance(1), founded(3), 4, HIGH, add(4), b"secret", accepted=Vote(LOW, add(4)))
     for data, decode in (
         (encode_message(message), decode_message),
         (encode_said(said), decode_said),
-        (encode_kept(Kept(instance(1), Votes(2, LOW), adopted(3))), decode_kept),
+        (encode_kept(Kept(instance(1), Votes(2, LOW), founded(3))), decode_kept),
     ):
         changed = data
         for at, put in edits:
@@ -105,7 +105,7 @@ def test_bytes_that_are_no_text_or_nested_too_deep_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "kept", [Kept(instance(1)), Kept(instance(1), Votes(2, LOW, Vote(LOW, add(4))), adopted(3))]
+    "kept", [Kept(instance(1)), Kept(instance(1), Votes(2, LOW, Vote(LOW, add(4))), founded(3))]
 )
 def test_the_kept_state_of_a_folder_is_read_back(kept: Kept) -> None:
     assert decode_kept(encode_kept(kept)) == kept
@@ -120,8 +120,8 @@ def test_a_folder_without_a_uid_is_damaged() -> None:
     "said",
     [
         Said(),
-        Said(instance(2), adopted(2), 2, HIGH, add(3)),
-        Said(instance(2), adopted(2), 2, HIGH, accepted=Vote(LOW, add(3))),
+        Said(instance(2), founded(2), 2, HIGH, add(3)),
+        Said(instance(2), founded(2), 2, HIGH, accepted=Vote(LOW, add(3))),
     ],
 )
 def test_the_membership_state_of_an_open_is_read_back(said: Said) -> None:

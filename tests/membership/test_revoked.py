@@ -22,7 +22,7 @@ from crdtstream.core.membership.revoked import (
     serial_bytes,
     shown_serial,
 )
-from tests.membership.world import adopted, renamed
+from tests.membership.world import founded, renamed
 
 NOW = 1_700_000_000
 DAY = 86_400
@@ -38,7 +38,7 @@ def serials(members: Members) -> list[int]:
 
 
 def test_the_list_ascends_and_each_certificate_names_its_epoch() -> None:
-    members = adopted(3)
+    members = founded(3)
     for serial in (0x7C00, 0x19, 0xFFFF):
         members = apply(members, revoke(serial))
     assert serials(members) == [0x19, 0x7C00, 0xFFFF]
@@ -48,14 +48,14 @@ def test_the_list_ascends_and_each_certificate_names_its_epoch() -> None:
 
 
 def test_a_certificate_is_revoked_once() -> None:
-    members = apply(adopted(3), revoke(0x7C))
+    members = apply(founded(3), revoke(0x7C))
     with pytest.raises(MembersError, match="certificate 7c is revoked already"):
         apply(members, revoke(0x7C, at=NOW + DAY))
 
 
 def test_expired_certificates_leave_with_the_next_change_that_revokes() -> None:
     """A day later, as clocks differ; by the time in the change, which is the same everywhere."""
-    members = apply(adopted(3), revoke(1, days=2))
+    members = apply(founded(3), revoke(1, days=2))
     expired = NOW + 2 * DAY
     assert serials(apply(members, revoke(2, at=expired + KEEP_SECONDS))) == [1, 2]
     assert serials(apply(members, revoke(2, at=expired + KEEP_SECONDS + 1))) == [2]
@@ -63,13 +63,13 @@ def test_expired_certificates_leave_with_the_next_change_that_revokes() -> None:
 
 def test_an_expired_certificate_is_not_revoked() -> None:
     for days in (0, -1):
-        assert serials(apply(adopted(3), revoke(1, days=days))) == [1]
+        assert serials(apply(founded(3), revoke(1, days=days))) == [1]
     with pytest.raises(MembersError, match="has expired: it is refused without being revoked"):
-        apply(adopted(3), revoke(1, days=-2))
+        apply(founded(3), revoke(1, days=-2))
 
 
 def full(days: int) -> Members:
-    members = apply(adopted(3), revoke(1, days=days))
+    members = apply(founded(3), revoke(1, days=days))
     (one,) = members.revoked
     # Epochs are not looked at here, and applying a thousand changes takes long.
     return replace(
@@ -87,7 +87,7 @@ def test_the_list_is_bounded_and_says_what_to_do() -> None:
 
 def test_a_longer_history_keeps_what_was_revoked() -> None:
     """A hash does not say which list it is of: a member that lost a part of it is not followed."""
-    members = apply(adopted(3), revoke(1, days=2))
+    members = apply(founded(3), revoke(1, days=2))
     longer = apply(members, revoke(2, at=NOW + DAY))
     assert newest(members, [longer]) == longer
     # It has expired meanwhile.
@@ -106,14 +106,14 @@ def test_a_longer_history_keeps_what_was_revoked() -> None:
 
 def test_regions_that_meet_have_one_list() -> None:
     """As a merge of two states joins them: the longer history's list, whichever side has it."""
-    members = apply(adopted(3), revoke(1), Dot(RegionId(1), 7))
+    members = apply(founded(3), revoke(1), Dot(RegionId(1), 7))
     longer = apply(members, revoke(2), Dot(RegionId(2), 9))
     for mine, its in ((members, longer), (longer, members)):
         assert joined(mine, its) == longer
 
 
 def test_newer_members_show_which_certificate_was_revoked() -> None:
-    members = adopted(3)
+    members = founded(3)
     change = revoke(7)
     after = apply(members, change)
     assert change_behind(members, after) == change

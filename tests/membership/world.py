@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import (
-    Adopt,
-    Adopted,
     Change,
     Contact,
     Removal,
@@ -40,26 +38,22 @@ from crdtstream.core.membership.deciding import (
     Votes,
     starting,
 )
-from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.membership.members import Members, genesis
 
 NOW = Millis(1_700_000_000_000)
 
 
 def contact(number: int, name: str = "") -> Contact:
-    return Contact(name or f"r{number}", f"host{number}:7000", f"host{number}:6379")
+    return Contact(name or f"region-{number}", f"host{number}:7000", f"host{number}:6379")
 
 
 def instance(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def adopted(count: int) -> Members:
-    """Regions 1 to ``count``, all active, at epoch 1."""
-    regions = [
-        Adopted(RegionId(number), instance(number), contact(number))
-        for number in range(1, count + 1)
-    ]
-    return apply(Members(), Adopt(tuple(regions)))
+def founded(count: int) -> Members:
+    """Regions 1 to ``count``, as their files name them."""
+    return genesis(map(RegionId, range(1, count + 1)))
 
 
 def removal(region: int, heir: int, how: Removal = Removal.FORCED) -> Remove:

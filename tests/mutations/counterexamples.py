@@ -143,8 +143,8 @@ COUNTEREXAMPLES: Final = {
         ("an-effect-of-a-later-version-is-passed-over",),
     ),
     "M22": Counterexample(
-        "A database of configuration files that differ adopts one of them.",
-        ("a-region-adopts-what-its-file-does-not-name",),
+        "Files name {1, 2, 3} and {3, 4, 5}: {1, 2} and {4, 5} decide in one database.",
+        ("a-vote-for-another-beginning-is-given", "the-files-are-not-compared"),
     ),
     "C1": Counterexample(
         "DEL here, EXPIRE there: the deadline deletes a stream that was made later.",

@@ -55,7 +55,7 @@ MEMBERSHIP: Final = (
         "crdtstream/core/whole/digest.py",
         "    if members.epoch:\n        hasher.update(bytes_of_members(members))\n",
         "",
-        ("tests/rules/test_digest.py::test_the_members_count_once_a_change_was_decided",),
+        ("tests/rules/test_digest.py::test_the_members_are_in_the_digest",),
         "I1: regions that have different members look equal",
     ),
     # --- Deciding ---
@@ -108,9 +108,9 @@ MEMBERSHIP: Final = (
     Mutation(
         "a-link-joins-two-histories",
         REGION,
-        "            self.members.note_newest(said.members)\n",
-        "            if said.members.epoch > self.members.newest.epoch:\n"
-        "                self.members.note_newest(said.members)\n",
+        "        self.members.note_newest(members)\n",
+        "        if members.epoch > self.members.newest.epoch:\n"
+        "            self.members.note_newest(members)\n",
         (OF_REGION + "test_a_link_tells_newer_members_and_refuses_another_history",),
         "M3: both halves of a split link, and apply each other's effects",
     ),

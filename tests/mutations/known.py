@@ -1,15 +1,14 @@
 """A region of whose state every image says something in each of its fields."""
 
-from crdtstream.core.effects import ChangeMembers
-from crdtstream.core.membership.members import NO_HASH
-from tests.core.every_kind import ADOPT
+from tests.harness.members import decide, members
 from tests.harness.regions import Node, sync
+from tests.membership.world import renamed
 from tests.rules.test_convergence import append_rows
 
 
 def known() -> Node:
     """Commands of two regions, as far as they take; a field that is new wants more of them."""
-    r1, r2 = Node(1), Node(2)
+    r1, r2 = members(2)
     # A floor below what is appended, and a group that keeps it.
     r1.run("XADD x 5 f v", "PEXPIRE x 10", "INCR some")
     r2.run("XADD other 1 f v")
@@ -66,6 +65,5 @@ def known() -> Node:
     r2.run("XGROUP CREATE x h 0 MKSTREAM")
     r1.pull(r2)
     # Members that were decided.
-    r1.replica.issue(ChangeMembers(1, NO_HASH, ADOPT))
-    r1.end_tick()
+    decide(r1, renamed(1, "eu"))
     return r1

@@ -45,6 +45,6 @@ IN_INCARNATIONS: Final = (
         "a region that joined never becomes active, as another one lost its last effects",
         _words_do_not_end_with_their_incarnation,
         frozenset({"liveness"}),
-        seed=3_000_000_020,
+        seed=3_000_000_080,
     ),
 )

@@ -87,7 +87,7 @@ IN_MEMBERSHIP: Final = (
         "a region that joins lacks the last effects of a removed one",
         _who_joins_is_told_the_cuts,
         frozenset({"I21"}),
-        seed=FIRST,
+        seed=FIRST + 20,
     ),
     Bug(
         "a-removed-region-takes-writes",

@@ -24,7 +24,6 @@ from crdtstream.v1 import effects_pb2
 from crdtstream.v1 import query_pb2 as pb
 from crdtstream.v1 import query_pb2_grpc as rpc
 from tests.live.cluster import Cluster, Node, cluster_of, running_regions
-from tests.live.test_members import crdb
 from tests.patience import seconds, wait_until
 
 pytestmark = pytest.mark.live
@@ -459,7 +458,6 @@ def test_a_port_of_its_own_refuses_a_revoked_certificate(own_port: OwnPort, tmp_
     lost, other = (own_port.ca.issue_cert(name) for name in ("lost", "other"))
     lost.cert_chain_pems[0].write_to_path(tmp_path / "lost.pem")
     (parsed,) = parse_certificates((tmp_path / "lost.pem").read_bytes())
-    assert crdb(own_port.node, "adopt").returncode == 0
     words = ["revoke", f"{parsed.serial:x}", "--until", "2100-01-01"]
     with own_port.channel(lost) as channel, own_port.channel(other) as others:
         assert Query(channel).position().region == 1

@@ -33,9 +33,9 @@ from crdtstream.store.staging import (
 )
 from tests.harness.checkpoints import parts_of
 from tests.harness.driven import UID, make_region
-from tests.harness.members import ADOPT, decide
+from tests.harness.members import decide, members
 from tests.harness.regions import Node
-from tests.membership.world import adopted, removal
+from tests.membership.world import founded, removal
 from tests.store.stagings import stage_state
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -170,9 +170,9 @@ async def test_a_copy_that_breaks_on_its_way_goes_on_with_the_same_peer(
 # --- States that have what a region may have lost -------------------------------------------------
 
 
-def regions_with_effects() -> tuple[Node, Node, Node]:
+def regions_with_effects(count: int = 3) -> tuple[Node, Node, Node]:
     """Region 3 has two effects of region 1, one of region 2, and none of its own."""
-    r1, r2, r3 = Node(1), Node(2), Node(3)
+    r1, r2, r3, *_ = members(count)
     r1.run("XADD x 1 f v", "XADD x 2 f v")
     r2.run("XADD x 3 f v")
     r3.pull(r1, r2)
@@ -249,10 +249,9 @@ async def test_a_state_of_another_history_than_is_known_by_then_is_dropped() -> 
     """M3: its region and others have split, and the members of these became known meanwhile; their
     effects have not come."""
     _, _, r3 = regions_with_effects()
-    for change in (ADOPT, removal(2, 3, Removal.WITHOUT_MAJORITY)):
-        decide(r3, change)
+    decide(r3, removal(2, 3, Removal.WITHOUT_MAJORITY))
     region = recovering()
-    ours = apply(adopted(3), removal(2, 1, Removal.WITHOUT_MAJORITY))
+    ours = apply(founded(3), removal(2, 1, Removal.WITHOUT_MAJORITY))
     staging = await take_over(region, r3, lambda: region.membership.members.note_newest(ours))
     assert dict(region.replica.vv) == {}
     assert staging.staged() is None
@@ -261,12 +260,11 @@ async def test_a_state_of_another_history_than_is_known_by_then_is_dropped() -> 
 
 async def test_a_state_made_of_effects_of_a_clone_of_a_folder_is_dropped() -> None:
     """As its link was opened, nothing of that was known."""
-    _, _, r3 = regions_with_effects()
-    clone = Node(1)
+    _, _, r3 = regions_with_effects(4)
+    clone, other, *_ = members(4)
     clone.run("XADD x 1 f other", "XADD x 2 f other")
-    other = Node(2)
     other.pull(clone)
-    region = make_region(4, log=other.log)
+    region = make_region(4, (1, 2, 3), log=other.log)
     assert region.replica.digest() == other.digest
     staging = await take_over(region, r3)
     assert dict(region.replica.vv) == {R1: 2}
@@ -376,7 +374,7 @@ class Turns:
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(SLICE_KEYS, "value", 2)
-    node = Node(2)
+    _, node, _ = members()
     for number in range(6):
         node.run(f"XADD k{number} 1 f v")
     return node

@@ -7,7 +7,7 @@ from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import Answer, DatabaseIdentity
-from crdtstream.region.ready import Confirm, StoreIncarnations
+from crdtstream.region.ready import Confirm, StoreIncarnations, StoreMembership
 from tests.harness.driven import UID, Driven, make_region
 from tests.harness.parts import nothing_held
 from tests.harness.peers import peers_of
@@ -179,8 +179,8 @@ def test_a_region_that_has_recovered_takes_writes_at_once() -> None:
         opening.catching_up.note_answer(peer, 7, {})
         opening.note_time(driven.now)
         opening.look()
-    # It begins an incarnation, and then it is confirmed.
-    for expected in (StoreIncarnations, Confirm):
+    # It begins an incarnation, keeps the members that its file names, and then it is confirmed.
+    for expected in (StoreIncarnations, StoreMembership, Confirm):
         change = driven.end_tick().folder
         assert isinstance(change, expected)
         assert "MISCONF" in str(driven.ask("XADD", "s", "*", "f", "v"))

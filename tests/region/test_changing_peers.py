@@ -36,7 +36,7 @@ from crdtstream.region.readiness import Answer, DatabaseIdentity, Readiness
 from crdtstream.region.retention import Keeping, Lack, Retention
 from crdtstream.region.staleness import LagAction, LagState
 from crdtstream.region.tick import Tick
-from tests.harness.driven import UID, Driven, make_region
+from tests.harness.driven import SAID, UID, Driven, make_region, said_of
 from tests.harness.parts import Applied, nothing_held
 from tests.harness.parts import Links as HeldLinks
 from tests.harness.peers import follow, peers_of, these
@@ -456,7 +456,7 @@ def actions(driven: Driven, pull: Pull) -> list[PullAction]:
 
 def test_links_with_a_peer_that_is_added_begin_by_themselves() -> None:
     driven = Driven(make_region(peers=(3,)))
-    opening = Open(R2, "crdb", 7, frozenset({R1}), {}, STANDING)
+    opening = Open(R2, "crdb", 7, frozenset({R1}), {}, STANDING, membership=said_of(1, 3))
     refused = driven.region.links.accept(opening, 0.0)
     assert isinstance(refused, Refusal)
     assert refused.kind is RefusalKind.UNKNOWN
@@ -473,7 +473,7 @@ def test_links_with_a_peer_that_is_removed_end_at_once() -> None:
     links = driven.region.links
     pull = links.pulls[R3]
     actions(driven, pull)
-    serve = links.accept(Open(R3, "crdb", 7, frozenset({R1}), {}, STANDING), 0.0)
+    serve = links.accept(Open(R3, "crdb", 7, frozenset({R1}), {}, STANDING, membership=SAID), 0.0)
     assert isinstance(serve, Serve)
     change(driven, these(R2))
     assert {pull, serve} <= set(driven.last.links), "their loops are woken"
@@ -493,7 +493,7 @@ def test_unapplied_batches_relayed_for_a_removed_peer_are_dropped() -> None:
     pull = driven.region.links.pulls[R2]
     actions(driven, pull)
     assert pull.origins == {R2, R3}
-    pull.receive(Welcome(R2, 7, {}, STANDING, own_n=0), driven.now, 0.0)
+    pull.receive(Welcome(R2, 7, {}, STANDING, own_n=0, membership=SAID), driven.now, 0.0)
     second = batches(2, region=R3)[1]
     pull.receive(Received([second]), driven.now, 0.0)
     driven.region.apply_arrivals(driven.now)
@@ -561,7 +561,9 @@ def test_one_peer_of_several_may_have_what_was_sent_to_another() -> None:
     driven.ask("XADD", "s", "*", "f", "v")
     links = driven.region.links
     change(driven, these(R2, R3))
-    sent = links.accept(Open(R3, "crdb", 7, frozenset({R1}), {R1: 1}, STANDING), 0.0)
+    sent = links.accept(
+        Open(R3, "crdb", 7, frozenset({R1}), {R1: 1}, STANDING, membership=said_of(1, 2)), 0.0
+    )
     assert isinstance(sent, Serve)
     change(driven, these(R2))
     claims = links._own.claims

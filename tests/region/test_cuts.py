@@ -9,7 +9,7 @@ from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.replica import Replica
 from crdtstream.region.members.cuts import Cuts
 from crdtstream.region.members.known_members import without_cuts
-from tests.membership.world import adopted, contact, removal, renamed
+from tests.membership.world import contact, founded, removal, renamed
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 RUN, LATER_RUN = 70, 71
@@ -20,7 +20,7 @@ EPOCH = 2
 class Here:
     """Region 1 of three or more; region 3 is removed, and it has 5 of its effects, all durable."""
 
-    members: Members = field(default_factory=lambda: apply(adopted(3), removal(3, 1)))
+    members: Members = field(default_factory=lambda: apply(founded(3), removal(3, 1)))
     is_recovering: bool = False
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ def test_it_is_final_when_all_of_it_is_durable_here() -> None:
 
 
 def test_one_who_has_not_spoken_is_waited_for() -> None:
-    here = Here(apply(adopted(4), removal(3, 1)))
+    here = Here(apply(founded(4), removal(3, 1)))
     here.hear(R2, 5)
     assert not here.cuts.look()
     assert here.cuts.missing(R3) == (R4,)
@@ -75,7 +75,7 @@ def test_one_who_has_not_spoken_is_waited_for() -> None:
 def test_a_region_that_joins_owes_its_word_until_it_is_taken_out() -> None:
     """It may have joined by a member that is gone since, and have from there what nobody has."""
     add = Add(R4, contact(4), JoinToken(bytes(32), Millis(1 << 40)))
-    here = Here(apply(apply(adopted(3), add), removal(3, 1)))
+    here = Here(apply(apply(founded(3), add), removal(3, 1)))
     here.hear(R2, 5, epoch=3)
     assert not here.cuts.look()
     assert here.cuts.missing(R3) == (R4,)
@@ -132,7 +132,7 @@ def test_a_region_that_recovers_says_nothing() -> None:
 
 def test_a_removed_region_is_told_its_own_cut_once() -> None:
     """It hears no words, so it cannot find it."""
-    here = Here(apply(adopted(3), removal(1, 2)))
+    here = Here(apply(founded(3), removal(1, 2)))
     assert here.cuts.leaving == {R1}
     assert here.cuts.learn_own(4)
     assert not here.cuts.learn_own(5)

@@ -18,7 +18,7 @@ from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.ready import StoreIncarnations
 from crdtstream.region.region import Region
-from tests.harness.driven import UID, make_region
+from tests.harness.driven import UID, make_region, said_of
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 NOW = Millis(1000)
@@ -27,6 +27,8 @@ FIRST, SECOND = Begin(1, b"a" * 16, 0), Begin(2, b"b" * 16, 2)
 BEFORE, AFTER = (
     Incarnations(lineages={R2: Lineage(begins)}) for begins in ((FIRST,), (FIRST, SECOND))
 )
+
+SAID_BY_4 = said_of(1, 2, 3, 4)
 
 
 def region_1(*, known: Incarnations = BEFORE, limits: RegionLimits | None = None) -> Region:
@@ -116,7 +118,11 @@ def welcomed(pull: Pull, known: Incarnations) -> None:
         actions.append(action)
     assert Connect() in actions
     said = encode_incarnations(known)
-    pull.receive(Welcome(R3, 7, {R2: 2}, STANDING, own_n=0, incarnations=said), NOW, 0.0)
+    pull.receive(
+        Welcome(R3, 7, {R2: 2}, STANDING, own_n=0, incarnations=said, membership=SAID_BY_4),
+        NOW,
+        0.0,
+    )
 
 
 def late_words(vv: VersionVector) -> Progress:
@@ -147,7 +153,16 @@ def test_words_of_before_that_come_late_by_a_link_of_a_peer_do_not_count() -> No
         (AFTER, {one: {R2: 3} for one in (R2, R3, R4)}),
     ):
         said = encode_incarnations(known)
-        opening = Open(R3, "crdb", 7, frozenset({R1}), {R2: 2}, STANDING, incarnations=said)
+        opening = Open(
+            R3,
+            "crdb",
+            7,
+            frozenset({R1}),
+            {R2: 2},
+            STANDING,
+            incarnations=said,
+            membership=SAID_BY_4,
+        )
         serve = region.links.accept(opening, 0.0)
         assert isinstance(serve, Serve)
         if known is BEFORE:
@@ -159,7 +174,9 @@ def test_words_of_before_that_come_late_by_a_link_of_a_peer_do_not_count() -> No
 def test_a_peer_that_names_no_incarnations_is_believed() -> None:
     region = region_1(known=Incarnations())
     hear(region, Lineage((SECOND,)))
-    serve = region.links.accept(Open(R3, "crdb", 7, frozenset({R1}), {R2: 2}, STANDING), 0.0)
+    serve = region.links.accept(
+        Open(R3, "crdb", 7, frozenset({R1}), {R2: 2}, STANDING, membership=SAID_BY_4), 0.0
+    )
     assert isinstance(serve, Serve)
     serve.receive(late_words({R2: 3}), 0.0)
     assert region.knowledge.vvs == {one: {R2: 3} for one in (R2, R3, R4)}

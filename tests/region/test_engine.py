@@ -266,7 +266,12 @@ async def test_recovery_lives_through_the_log_again(region: Region1) -> None:
     region.call("XREADGROUP", "GROUP", "g", "alice", "COUNT", "2", "STREAMS", "s", ">")
     await ticks(10)
 
-    again = (await recover(region.log, MemoryCheckpoints(region.log), lambda: Replica(R1))).replica
+    def beginning() -> Replica:
+        replica = Replica(R1)
+        replica.begin(region.region.replica.members)
+        return replica
+
+    again = (await recover(region.log, MemoryCheckpoints(region.log), beginning)).replica
     assert again.vv == region.durable_vv == {R1: 4}
     assert again.digest() == region.region.replica.digest()
 

@@ -23,7 +23,7 @@ from crdtstream.region.links.pull import Sleep
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.peers import Peer
 from crdtstream.region.readiness import DatabaseIdentity
-from tests.harness.driven import UID, Driven, make_region
+from tests.harness.driven import SAID, UID, Driven, make_region, said_of
 from tests.harness.regions import Node
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
@@ -67,6 +67,7 @@ class Linked:
 
     def __init__(self, node: Node, *peers: int, to: RegionId = R2) -> None:
         self.driven = driven_of(node, *peers)
+        self._said = said_of(*(peers or (1, 2, 3)))
         self.region = self.driven.region
         self.pull = self.region.links.pulls[to]
         self.at = 0.0
@@ -84,7 +85,15 @@ class Linked:
         histories = said(node.replica.histories) if says else b""
         vv = dict(node.replica.vv)
         self._receive(
-            Welcome(self.pull.peer, 7, vv, STANDING, own_n=vv.get(R1, 0), histories=histories)
+            Welcome(
+                self.pull.peer,
+                7,
+                vv,
+                STANDING,
+                own_n=vv.get(R1, 0),
+                histories=histories,
+                membership=self._said,
+            )
         )
         return self.pull.link.state
 
@@ -119,7 +128,9 @@ def open_of(node: Node, *, says: bool = True) -> Open:
     """A region pulls."""
     histories = said(node.replica.histories) if says else b""
     vv, region = dict(node.replica.vv), RegionId(node.region)
-    return Open(region, "crdb", region, frozenset({R1}), vv, STANDING, histories=histories)
+    return Open(
+        region, "crdb", region, frozenset({R1}), vv, STANDING, histories=histories, membership=SAID
+    )
 
 
 # --- Links ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from crdtstream.core.membership.encoding import Kept
 from crdtstream.core.membership.members import apply
 from crdtstream.region.members.known_members import KnownMembers
 from tests.harness.driven import PROVEN, make_region
-from tests.membership.world import adopted, contact, instance, removal
+from tests.membership.world import contact, founded, instance, removal
 
 SECRET, OTHERS_SECRET = b"s" * 32, b"o" * 32
 R3, R4 = RegionId(3), RegionId(4)
@@ -21,7 +21,7 @@ FIRST, SECOND = instance(3), instance(9)
 
 def region_1(*changes: Change) -> KnownMembers:
     """As region 1 knows the members: region 3 may join until a time, then these changes."""
-    members = adopted(2)
+    members = founded(2)
     token = JoinToken(sha256(SECRET).digest(), UNTIL)
     for change in (Add(R3, contact(3), token), *changes):
         members = apply(members, change)

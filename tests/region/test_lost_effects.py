@@ -8,7 +8,7 @@ from crdtstream.core.membership.members import Members
 from crdtstream.region.ready import News
 from tests.harness.driven import Driven, Told
 from tests.membership.world import removal
-from tests.region.test_membership import Council, adopting
+from tests.region.test_membership import Council
 
 R2, R3 = RegionId(2), RegionId(3)
 RUN = 70
@@ -19,8 +19,6 @@ LOST = "LOST region 3 was removed; of its effects 1… nothing exists"
 def council() -> Council:
     """Region 3 is removed, and region 2 has not said yet what it has of it."""
     council = Council()
-    council.wish(1, adopting())
-    council.replicate()
     council.away.add(3)
     for n in (1, 2):
         council.driven[n].region.knowledge.learn(R3, {RegionId(1): 9, R2: 9, R3: 9})

@@ -10,15 +10,13 @@ from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import (
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Change,
     JoinToken,
     MembersError,
     Removal,
     Update,
 )
-from crdtstream.core.membership.deciding import Accept, Ballot, Letter, Nack, Prepare
+from crdtstream.core.membership.deciding import Ballot, Letter, Nack, Prepare
 from crdtstream.core.membership.encoding import Kept, decode_said
 from crdtstream.core.membership.members import Members, apply
 from crdtstream.core.wire.codec import decode_batch
@@ -29,7 +27,7 @@ from crdtstream.region.ready import StoreMembership
 from crdtstream.region.staleness import LagAction
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import PROVEN, Driven, make_region
-from tests.membership.world import adopted, contact, instance, moved, removal
+from tests.membership.world import contact, founded, instance, moved, removal
 
 
 @dataclass
@@ -169,14 +167,6 @@ class Council:
         ]
 
 
-def adopt(numbers: Iterable[int] = (1, 2, 3)) -> Adopt:
-    return Adopt(tuple(Adopted(RegionId(n), instance(n), contact(n)) for n in numbers))
-
-
-def adopting(numbers: Iterable[int] = (1, 2, 3)) -> Callable[[Members], Change]:
-    return lambda members: adopt(numbers)
-
-
 def renaming(number: int, name: str) -> Callable[[Members], Change]:
     return lambda members: Update(RegionId(number), contact(number, name))
 
@@ -190,59 +180,40 @@ def council() -> Council:
     return Council()
 
 
-def test_all_adopt_what_their_files_name(council: Council) -> None:
-    asked = council.wish(1, adopting())
-    assert asked.made is not None
+def test_the_members_that_the_files_name_decide_the_first_change(council: Council) -> None:
     assert council.epochs() == {1: 1, 2: 1, 3: 1}
+    asked = council.wish(1, renaming(1, "eu"))
+    assert asked.made is not None
+    assert council.epochs() == {1: 2, 2: 2, 3: 2}
     # The effect is the proposer's, and comes to the others by the log.
     assert [number for number, _ in council.issued()] == [1]
     council.replicate()
-    assert {d.region.replica.members.epoch for d in council.driven.values()} == {1}
+    assert {d.region.replica.members.epoch for d in council.driven.values()} == {2}
 
 
-def test_nothing_is_adopted_without_one_of_them_and_the_operator_hears_whom(
-    council: Council,
-) -> None:
-    council.away.add(3)
-    asked = council.wish(1, adopting())
-    council.wait(PATIENCE_MS.value + 1)
-    assert "3 did not answer" in asked.refused
-    assert council.issued() == []
-
-
-def test_a_region_whose_file_names_others_adopts_nothing() -> None:
-    council = Council((1, 2, 3))
-    asked = council.wish(1, adopting((1, 2)))
-    council.wait(PATIENCE_MS.value + 1)
-    assert asked.made is None
-    assert council.epochs() == {1: 0, 2: 0, 3: 0}
-
-
-def test_an_adoption_that_names_an_earlier_folder_is_finished(council: Council) -> None:
-    """Region 2 has accepted it, and then the folder of region 1 was lost: it may be decided."""
-    begun = replace(
-        adopt(), regions=(Adopted(RegionId(1), instance(9), contact(1)), *adopt().regions[1:])
-    )
-    ballot = Ballot(1, RegionId(1))
-    accept = Accept(1, Members().hash, ballot, begun)
-    council.driven[2].region.membership.receive(RegionId(1), accept, council.clock)
-    council.run()
-    council.wish(3, adopting())
-    assert council.epochs() == {1: 1, 2: 1, 3: 1}
-    made = council.driven[1].region.membership.known.find(RegionId(1))
-    assert made is not None
-    assert made.instance == instance(9)
+def test_no_vote_is_given_for_the_change_of_unequal_files() -> None:
+    """{1, 2} and {4, 5} of files that share region 3, whose own file is the others'."""
+    one, other = Council((1, 2, 3)), Council((3, 4, 5))
+    assert one.wish(1, renaming(1, "eu")).made is not None
+    asked = [letter.message for _, letter in one.sent if isinstance(letter.message, Prepare)]
+    third = other.driven[3].region
+    third.membership.receive(RegionId(1), asked[0], other.clock)
+    other.run()
+    assert other.sent == []
+    assert third.membership.part.votes.promised.counter == 0
+    # Nor does a region whose file does not name the sender take its letters for its members'.
+    assert not third.membership.members.takes_from(RegionId(1))
 
 
 def test_no_letter_leaves_before_the_folder_has_what_it_tells(council: Council) -> None:
-    council.full.add(2)
-    council.wish(1, adopting())
-    assert not [letter for number, letter in council.sent if number == 2]
+    council.full |= {2, 3}
+    council.wish(1, renaming(1, "eu"))
+    assert not [letter for number, letter in council.sent if number != 1]
     assert council.driven[1].region.membership.part.votes.decided is None
 
 
 def test_a_restarted_member_has_the_votes_of_its_folder(council: Council) -> None:
-    council.wish(1, adopting())
+    council.wish(1, renaming(1, "eu"))
     before = council.driven[2].region.membership.part.votes
     council.restart(2)
     assert council.driven[2].region.membership.part.votes == before
@@ -250,14 +221,14 @@ def test_a_restarted_member_has_the_votes_of_its_folder(council: Council) -> Non
 
 def test_another_region_issues_the_effect_if_the_proposer_is_gone(council: Council) -> None:
     council.driven[1].region.gate.refuse(Cause.DISK, "the disk refuses")
-    council.wish(1, adopting())
+    council.wish(1, renaming(1, "eu"))
     assert council.issued() == []
     council.wait(ISSUE_AFTER_MS.value - 1)
     assert council.issued() == []
     council.wait(1)
     assert {number for number, _ in council.issued()} == {2, 3}
     council.replicate()
-    assert {d.region.replica.members.epoch for d in council.driven.values()} == {1}
+    assert {d.region.replica.members.epoch for d in council.driven.values()} == {2}
 
 
 def test_an_effect_is_issued_though_what_lags_is_bounded() -> None:
@@ -269,29 +240,27 @@ def test_an_effect_is_issued_though_what_lags_is_bounded() -> None:
         driven.write(name)
         council.run()
     assert "LAGGED" in str(driven.client.replies[-1])
-    assert council.wish(1, adopting((1, 2))).made is not None
+    assert council.wish(1, renaming(1, "eu")).made is not None
 
 
 def test_a_lost_message_is_sent_again(council: Council) -> None:
-    council.away.add(3)
-    asked = council.wish(1, adopting())
+    council.away |= {2, 3}
+    asked = council.wish(1, renaming(1, "eu"))
     council.away.clear()
     council.wait(RESEND_MS.value)
     assert asked.made is not None
 
 
 def test_a_change_waits_until_the_one_before_is_everywhere(council: Council) -> None:
-    council.wish(1, adopting())
+    council.wish(1, renaming(1, "eu"))
     asked = council.wish(1, renaming(2, "us"))
     council.wait(PATIENCE_MS.value + 1)
-    assert "epoch 1 is not known to be in region 2 and region 3" in asked.refused
+    assert "epoch 2 is not known to be in region 2 and region 3" in asked.refused
 
 
 def test_an_address_is_corrected_though_the_region_hears_nothing_at_the_wrong_one(
     council: Council,
 ) -> None:
-    council.wish(1, adopting())
-    council.spread()
     council.away.add(2)
     for host in ("wrong", "right"):
         asked = council.wish(1, moving(2, host))
@@ -309,8 +278,6 @@ def adding(number: int) -> Callable[[Members], Change]:
 @pytest.fixture
 def nobody_came(council: Council) -> Council:
     """Region 4 was added, and its node never came."""
-    assert council.wish(1, adopting()).made is not None
-    council.spread()
     assert council.wish(1, adding(4)).made is not None
     council.spread()
     return council
@@ -319,7 +286,12 @@ def nobody_came(council: Council) -> Council:
 def test_the_address_of_a_region_that_never_came_is_corrected(nobody_came: Council) -> None:
     made = nobody_came.wish(2, renaming(4, "asia")).made
     assert made is not None
-    assert [one.contact.name for one in made.regions] == ["r1", "r2", "r3", "asia"]
+    assert [one.contact.name for one in made.regions] == [
+        "region-1",
+        "region-2",
+        "region-3",
+        "asia",
+    ]
     # What the active regions are to follow waits for it.
     nobody_came.spread()
     asked = nobody_came.wish(1, renaming(2, "us"))
@@ -351,8 +323,6 @@ def test_a_region_that_never_came_is_taken_out_at_once(nobody_came: Council, how
 
 
 def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Council) -> None:
-    council.wish(1, adopting())
-    council.spread()
     first = Asked()
     council.driven[1].region.membership.wish(renaming(1, "eu"), first, council.clock)
     second = council.wish(2, renaming(2, "us"))
@@ -362,28 +332,27 @@ def test_two_that_change_at_once_are_both_made_one_behind_the_other(council: Cou
     assert first.made is not None
     assert second.made is not None
     names = [member.contact.name for member in council.driven[3].region.replica.members.regions]
-    assert names == ["eu", "us", "r3"]
+    assert names == ["eu", "us", "region-3"]
 
 
 def test_a_change_that_cannot_follow_is_refused_at_once(council: Council) -> None:
-    council.wish(1, adopting())
-    assert "adopted before" in council.wish(1, adopting()).refused
+    assert "there is no region 9" in council.wish(1, renaming(9, "x")).refused
 
 
 def test_a_link_tells_newer_members_and_refuses_another_history(council: Council) -> None:
-    council.wish(1, adopting())
+    council.wish(1, renaming(1, "eu"))
     ahead = council.driven[1].region.membership
     late = Council((1, 2, 3))
     behind = late.driven[2].region.membership
     assert behind.hear(RegionId(1), 1, ahead.said()) is None
-    assert behind.known.epoch == 0
-    late.run()
     assert behind.known.epoch == 1
-    fork = Council((1, 2, 4))
-    fork.wish(1, adopting((1, 2, 4)))
-    refusal = behind.hear(RegionId(1), 1, fork.driven[1].region.membership.said())
-    assert refusal is not None
-    assert "the database has split" in refusal
+    late.run()
+    assert behind.known.epoch == 2
+    split, other = Council((1, 2, 3)), Council((1, 2, 4))
+    split.wish(1, renaming(1, "us"))
+    for fork, reason in ((split, "the database has split"), (other, "began with other regions")):
+        refusal = behind.hear(RegionId(1), 1, fork.driven[1].region.membership.said())
+        assert reason in str(refusal)
 
 
 def test_a_restored_region_votes_once_all_have_answered() -> None:
@@ -398,7 +367,7 @@ def test_a_restored_region_votes_once_all_have_answered() -> None:
 
 
 def test_a_cut_is_not_told_to_others() -> None:
-    removed = apply(adopted(2), removal(2, 1)).with_cut(RegionId(2), 0)
+    removed = apply(founded(2), removal(2, 1)).with_cut(RegionId(2), 0)
     folder = replace(PROVEN, membership=Kept(instance(1), members=removed))
     region = make_region(1, (2,), folder=folder)
     assert region.membership.known == removed
@@ -406,7 +375,7 @@ def test_a_cut_is_not_told_to_others() -> None:
 
 
 def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
-    members = apply(adopted(2), removal(2, 1))
+    members = apply(founded(2), removal(2, 1))
     region = make_region(2, (1,))
     assert region.refuses_writes is None
     assert region.membership.note_news(members) is None
@@ -422,7 +391,7 @@ def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
 
 def test_a_link_to_a_member_that_a_new_folder_hears_of_is_as_old_as_that() -> None:
     """It has executed nothing, so that its own clock still stands at the beginning of time."""
-    members = apply(Members(), adopt((1, 2, 3)))
+    members = apply(founded(2), adding(3)(founded(2)))
     region = make_region(2, (1,))
     assert region.replica.keys.now == 0
     region.membership.note_news(members)
@@ -441,8 +410,6 @@ def test_a_region_counts_from_its_add_on_though_the_folder_does_not_have_it(
 ) -> None:
     """``rules`` 4: region 2 has applied the add of region 4, and what it destroyed before is with
     all that it knows of - but region 4, which may create it without having seen that."""
-    council.wish(1, adopting())
-    council.spread()
     council.away.add(2)
     assert council.wish(1, adding(4)).made is not None
     council.away.clear()
@@ -467,7 +434,6 @@ def test_a_region_counts_from_its_add_on_though_the_folder_does_not_have_it(
 
 def test_an_attempt_that_came_to_nothing_is_in_nobodys_way(council: Council) -> None:
     """Two of three are dead: a majority cannot remove them, and who is left can."""
-    council.wish(1, adopting())
     council.away |= {2, 3}
     asked = council.wish(1, forced(3))
     council.wait(PATIENCE_MS.value + 1)
@@ -509,8 +475,6 @@ def test_an_attempt_that_is_outbid_again_and_again_waits_for_longer_each_time(
 ) -> None:
     """Else two regions whose attempts take longer than the pause between them outbid each other for
     ever."""
-    council.wish(1, adopting())
-    council.spread()
     council.away |= {2, 3}
     council.wish(1, renaming(2, "x"))
     pauses = []
@@ -522,8 +486,6 @@ def test_an_attempt_that_is_outbid_again_and_again_waits_for_longer_each_time(
 
 
 def test_an_attempt_that_nobody_outbid_makes_no_later_one_wait(council: Council) -> None:
-    council.wish(1, adopting())
-    council.spread()
     council.away |= {2, 3}
     for _ in range(3):
         asked = council.wish(1, renaming(2, "x"))
@@ -535,8 +497,6 @@ def test_an_attempt_that_nobody_outbid_makes_no_later_one_wait(council: Council)
 
 
 def test_silent_members_are_asked_again(council: Council) -> None:
-    council.wish(1, adopting())
-    council.spread()
     council.away |= {2, 3}
     council.wish(1, renaming(2, "x"))
     for _ in range(3):
@@ -550,8 +510,6 @@ def test_silent_members_are_asked_again(council: Council) -> None:
 
 def test_the_refusal_of_a_begun_change_says_that_it_may_still_be_decided(council: Council) -> None:
     """Else the token of a region that is added after all would be deleted."""
-    council.wish(1, adopting())
-    council.spread()
     council.away |= {2, 3}
     asked = council.wish(1, renaming(1, "x"))
     opening = council.driven[1].region.opening
@@ -564,7 +522,6 @@ def test_the_refusal_of_a_begun_change_says_that_it_may_still_be_decided(council
 
 
 def test_an_impossible_change_is_refused_for_its_own_reason(council: Council) -> None:
-    council.wish(1, adopting())
     council.away |= {2, 3}
     council.wish(1, forced(3))
     asked = council.wish(1, renaming(9, "x"))
@@ -573,7 +530,7 @@ def test_an_impossible_change_is_refused_for_its_own_reason(council: Council) ->
 
 
 def test_a_removed_region_is_told_so_when_it_wants_a_change() -> None:
-    members = apply(adopted(2), removal(2, 1))
+    members = apply(founded(2), removal(2, 1))
     folder = replace(PROVEN, membership=Kept(instance(2), members=members))
     region = make_region(2, (1,), folder=folder)
     asked = Asked()
@@ -581,19 +538,19 @@ def test_a_removed_region_is_told_so_when_it_wants_a_change() -> None:
     assert "was removed at epoch 2" in asked.refused
 
 
-JOINING = apply(adopted(2), Add(RegionId(3), contact(3), JoinToken(bytes(32), Millis(1 << 40))))
+JOINING = apply(founded(2), Add(RegionId(3), contact(3), JoinToken(bytes(32), Millis(1 << 40))))
 
 
 @pytest.mark.parametrize(
     ("members", "counts"),
     [
         (Members(), True),
-        (adopted(3), True),
+        (founded(3), True),
         (JOINING, False),
         (apply(JOINING, Activate(RegionId(3), instance(3))), True),
-        (apply(adopted(3), removal(3, 1)), False),
+        (apply(founded(3), removal(3, 1)), False),
         # It was never added.
-        (adopted(2), False),
+        (founded(2), False),
     ],
 )
 def test_a_region_counts_itself_only_while_it_is_active(members: Members, counts: bool) -> None:

@@ -30,6 +30,7 @@ from crdtstream.scenario.rows import Settings
 from crdtstream.scenario.simulated import Simulator
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.harness.driven import said_of
 from tests.patience import until
 from tests.replication.regions import (
     LIMITS,
@@ -271,6 +272,7 @@ async def slow_puller(region: int, address: str) -> AsyncIterator[list[pb.SyncRe
                     origins=[1],
                     vv=encode_vv({}),
                     run_id=1,
+                    membership=said_of(1, region),
                 )
             )
         )
@@ -405,7 +407,7 @@ async def peer_that_sends(
 
     class Peer(rpc.ReplicationServicer):
         async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802
-            welcome = pb.Welcome(protocol=PROTOCOL_VERSION, region=1)
+            welcome = pb.Welcome(protocol=PROTOCOL_VERSION, region=1, membership=said_of(1, 2))
             for message in [pb.SyncResponse(welcome=welcome), *messages]:
                 await context.write(message)
             while not heartbeats:

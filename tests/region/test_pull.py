@@ -42,9 +42,8 @@ from crdtstream.region.links.pull import (
 )
 from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import DatabaseIdentity
-from tests.harness.driven import PROVEN, UID, Driven, make_region
-from tests.harness.members import ADOPT
-from tests.membership.world import adopted, instance, moved, removal
+from tests.harness.driven import PROVEN, SAID, UID, Driven, make_region, said_of
+from tests.membership.world import founded, instance, moved, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
 NOW = Millis(1000)
@@ -77,6 +76,7 @@ class Puller:
         self.driven = Driven(make_region(limits=LIMITS, folder=folder))
         self.pull: Pull = self.driven.region.links.pulls[R2]
         self.at = 0.0
+        self.said = SAID
 
     def next(self) -> PullAction:
         return self.pull.next(self.driven.now, self.at)
@@ -89,7 +89,7 @@ class Puller:
         return actions
 
     def welcome(self, **vv: int) -> None:
-        self.receive(Welcome(R2, 7, counts(vv), STANDING, own_n=0))
+        self.receive(Welcome(R2, 7, counts(vv), STANDING, own_n=0, membership=self.said))
 
     def heartbeat(self, **vv: int) -> None:
         self.receive(Progress(counts(vv), self.driven.now, STANDING))
@@ -134,7 +134,9 @@ def test_a_call_begins_with_open() -> None:
     assert connect == Connect()
     assert isinstance(send, Send)
     incarnations = encode_incarnations(Incarnations())
-    expected = Open(R1, "crdb", 1, frozenset({R2}), {}, STANDING, incarnations=incarnations)
+    expected = Open(
+        R1, "crdb", 1, frozenset({R2}), {}, STANDING, incarnations=incarnations, membership=SAID
+    )
     assert send.message == expected
     assert puller.pull.link.state is LinkState.CONNECTING
 
@@ -256,7 +258,7 @@ def test_each_address_is_logged_once_for_one_reason() -> None:
 
 
 def test_after_a_restart_the_file_s_address_goes_on_if_a_changed_one_does_not_answer() -> None:
-    members = apply(adopted(2), moved(2, "wrong"))
+    members = apply(founded(2), moved(2, "wrong"))
     folder = replace(PROVEN, membership=Kept(instance(1), members=members))
     driven = Driven(make_region(1, (2,), folder=folder))
     configured = make_region(1, (2,)).peers.addresses[R2]
@@ -424,17 +426,18 @@ def test_a_batch_that_cannot_be_applied_ends_the_link() -> None:
 def test_a_link_that_was_open_brings_no_other_history_than_the_one_that_is_known() -> None:
     """M3: the peer went on without a majority, and so did others, whose members are known here;
     their effects have not come yet."""
-    known = apply(adopted(3), removal(3, 1, Removal.WITHOUT_MAJORITY))
+    known = apply(founded(3), removal(3, 1, Removal.WITHOUT_MAJORITY))
     puller = Puller(folder_with(known, is_proven=True))
     puller.live()
     other = Replica(R2)
-    for change in (ADOPT, removal(3, 2, Removal.WITHOUT_MAJORITY)):
-        other.issue(ChangeMembers(other.members.epoch + 1, other.members.hash, change))
-        other.seal(NOW)
+    other.begin(founded(3))
+    change = removal(3, 2, Removal.WITHOUT_MAJORITY)
+    other.issue(ChangeMembers(2, other.members.hash, change))
+    other.seal(NOW)
     sent = [record.batch for record in other.take_records(NOW) if record.batch is not None]
     puller.receive(Received([(decode_batch(data), data) for data in sent]))
     puller.apply()
-    assert puller.driven.region.replica.members.hash == adopted(3).hash
+    assert puller.driven.region.replica.members.hash == founded(3).hash
     puller.drain()
     assert "epoch 2 was decided twice" in puller.pull.link.error
 
@@ -445,7 +448,7 @@ def test_a_region_that_recovers_asks_and_the_welcome_is_the_answer() -> None:
     assert isinstance(send, Send)
     assert isinstance(send.message, Open)
     assert send.message.standing.recovering
-    puller.receive(Welcome(R2, 7, {R1: 2}, STANDING, own_n=2))
+    puller.receive(Welcome(R2, 7, {R1: 2}, STANDING, own_n=2, membership=SAID))
     assert "waits for region 3" in str(puller.driven.region.refuses_writes)
 
 
@@ -453,7 +456,7 @@ def test_a_peer_of_another_database_is_refused() -> None:
     puller = Puller()
     puller.drain()
     other = Standing(DatabaseIdentity(DatabaseUid(b"\xff" * 16)), recovering=False, regains=False)
-    puller.receive(Welcome(R2, 7, {}, other, own_n=0))
+    puller.receive(Welcome(R2, 7, {}, other, own_n=0, membership=SAID))
     assert puller.next() == HangUp()
     assert puller.pull.link.state is LinkState.REFUSED
 
@@ -468,22 +471,24 @@ def test_a_link_that_begins_again_tells_of_what_its_peer_lost() -> None:
     driven.commit()
     puller.drain()
     # It has them from this region: nobody has what was never sent.
-    driven.region.links.accept(Open(R2, "crdb", 7, frozenset({R1}), {R1: 2}, STANDING), 0.0)
-    puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2))
+    driven.region.links.accept(
+        Open(R2, "crdb", 7, frozenset({R1}), {R1: 2}, STANDING, membership=SAID), 0.0
+    )
+    puller.receive(Welcome(R2, 7, {RegionId(1): 2}, STANDING, own_n=2, membership=SAID))
     puller.heartbeat(r1=2)
     assert driven.region.staleness.lag.known_n == 2
     puller.pull.lost(Failed("reset"), driven.now)
     puller.drain()
     puller.at += 60
     puller.drain()
-    puller.receive(Welcome(R2, 8, {RegionId(1): 1}, STANDING, own_n=1))
+    puller.receive(Welcome(R2, 8, {RegionId(1): 1}, STANDING, own_n=1, membership=SAID))
     assert driven.region.staleness.lag.known_n == 1
 
 
 def test_a_peer_of_another_number_is_refused() -> None:
     puller = Puller()
     puller.drain()
-    puller.receive(Welcome(R3, 7, {}, STANDING, own_n=0))
+    puller.receive(Welcome(R3, 7, {}, STANDING, own_n=0, membership=SAID))
     assert puller.pull.link.state is LinkState.REFUSED
     assert "is region 3, not region 2" in puller.pull.link.error
 
@@ -492,10 +497,10 @@ def test_effects_of_a_peer_that_recovers_are_not_asked_for() -> None:
     puller = Puller()
     puller.drain()
     recovering = Standing(DatabaseIdentity(NO_UID), recovering=True, regains=True)
-    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0))
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, membership=SAID))
     assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
     assert puller.pull.origins == frozenset()
-    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0))
+    puller.receive(Welcome(R2, 7, {}, recovering, own_n=0, membership=SAID))
     puller.heartbeat()
     assert [type(action) for action in puller.drain()] == [HangUp, Connect, Send]
     assert puller.pull.origins == {R2}
@@ -541,7 +546,7 @@ def test_a_peer_may_be_silent_for_as_long_as_it_said() -> None:
 def test_a_peer_that_answers_in_another_protocol_is_refused(protocol: int) -> None:
     puller = Puller()
     puller.drain()
-    puller.receive(Welcome(R2, 7, {}, STANDING, own_n=0, protocol=protocol))
+    puller.receive(Welcome(R2, 7, {}, STANDING, own_n=0, protocol=protocol, membership=SAID))
     assert puller.pull.link.error.endswith(
         f"region 2 speaks link protocol {protocol}, not 3; run the same version everywhere"
     )
@@ -585,7 +590,7 @@ def test_a_link_looks_at_its_routes_only_while_time_can_change_them() -> None:
     now, other = puller.driven.now, puller.driven.region.links.pulls[R3]
     while not isinstance(other.next(now, puller.at), Sleep):
         pass
-    other.receive(Welcome(R3, 7, {}, STANDING, own_n=0), now, puller.at)
+    other.receive(Welcome(R3, 7, {}, STANDING, own_n=0, membership=SAID), now, puller.at)
     puller.driven.end_tick()
     puller.at = 0.25
     assert puller.acks(), "from here on it has said when it speaks"
@@ -634,35 +639,35 @@ def folder_with(members: Members, *, is_proven: bool) -> FolderState:
 
 def test_a_recovering_region_applies_nothing_before_all_members_have_answered() -> None:
     """One of those that it still knows may have been removed: its effects may not count."""
-    puller = Puller(folder_with(adopted(3), is_proven=False))
+    puller = Puller(folder_with(founded(3), is_proven=False))
     puller.drain()
-    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0))
+    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0, membership=SAID))
     puller.receive(Received(batches(2)))
     puller.apply()
     assert dict(puller.driven.region.replica.vv) == {}
     other = puller.driven.region.links.pulls[R3]
     while not isinstance(other.next(puller.driven.now, 0.0), Sleep):
         pass
-    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), puller.driven.now, 0.0)
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=SAID), puller.driven.now, 0.0)
     puller.apply()
     assert dict(puller.driven.region.replica.vv) == {R2: 2}
 
 
-@pytest.mark.parametrize("known", [Members(), adopted(3)], ids=["disk lost", "restored"])
+@pytest.mark.parametrize("known", [Members(), founded(3)], ids=["disk lost", "restored"])
 def test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile(known: Members) -> None:
     """V10: region 2 does not know it, and region 3 is the last one to answer.  What this region had
     of region 2 before it lost it has been counted."""
     puller = Puller(folder_with(known, is_proven=False))
     driven, region = puller.driven, puller.driven.region
     puller.drain()
-    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0))
+    puller.receive(Welcome(R2, 7, {R2: 2}, STANDING, own_n=0, membership=SAID))
     puller.receive(Received(batches(2)))
     puller.apply()
     assert dict(region.replica.vv) == {}
     other = region.links.pulls[R3]
     while not isinstance(other.next(driven.now, 0.0), Sleep):
         pass
-    said = encode_said(Said(instance(3), apply(adopted(3), removal(2, 3))))
+    said = encode_said(Said(instance(3), apply(founded(3), removal(2, 3))))
     other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=said), driven.now, 0.0)
     puller.apply()
     while (change := region.folder_change) is not None:
@@ -675,7 +680,7 @@ def test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile(known
 
 def test_a_recovering_region_asks_for_effects_once_all_members_have_answered() -> None:
     """Before, it could apply none, and would drop them where its links begin again."""
-    puller = Puller(folder_with(adopted(3), is_proven=False))
+    puller = Puller(folder_with(founded(3), is_proven=False))
     driven, region = puller.driven, puller.driven.region
     _, send = puller.drain()
     assert asked_origins(send) == frozenset()
@@ -687,7 +692,7 @@ def test_a_recovering_region_asks_for_effects_once_all_members_have_answered() -
     other = region.links.pulls[R3]
     while not isinstance(other.next(driven.now, puller.at), Sleep):
         pass
-    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), driven.now, puller.at)
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=SAID), driven.now, puller.at)
     hang_up, _, send = puller.drain()
     assert hang_up == HangUp()
     assert asked_origins(send) == {R2}
@@ -702,17 +707,17 @@ def asked_origins(action: PullAction) -> frozenset[RegionId]:
 
 def test_a_recovering_region_takes_no_state_over_before_all_members_answered() -> None:
     """V10: nor that of a region that may have been removed."""
-    puller = Puller(folder_with(adopted(3), is_proven=False))
+    puller = Puller(folder_with(founded(3), is_proven=False))
     driven, region = puller.driven, puller.driven.region
     puller.drain()
-    puller.receive(Welcome(R2, 7, {R2: 9}, STANDING, own_n=0, begins={R2: 5}))
+    puller.receive(Welcome(R2, 7, {R2: 9}, STANDING, own_n=0, begins={R2: 5}, membership=SAID))
     late = Millis(driven.now + 3_600_000)
     for now in (driven.now, late):
         assert region.bootstrap_wanted(now) is None
     other = region.links.pulls[R3]
     while not isinstance(other.next(driven.now, 0.0), Sleep):
         pass
-    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0), driven.now, 0.0)
+    other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=SAID), driven.now, 0.0)
     for now in (driven.now, late):
         wanted = region.bootstrap_wanted(now)
     assert wanted == R2
@@ -720,8 +725,9 @@ def test_a_recovering_region_takes_no_state_over_before_all_members_answered() -
 
 def test_effects_of_a_removed_region_beyond_its_cut_are_refused() -> None:
     """No link may bring them: no other member has them, and none will."""
-    removed = apply(adopted(4), removal(4, 1)).with_cut(R4, 0)
+    removed = apply(founded(4), removal(4, 1)).with_cut(R4, 0)
     puller = Puller(folder_with(removed, is_proven=True))
+    puller.said = said_of(1, 2, 3, 4)
     # Batches of others wait for it, so that this link asks for it as well.
     puller.pull._own.routes.ask(R2, {R4}, NOW)
     puller.live()

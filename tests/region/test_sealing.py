@@ -2,7 +2,7 @@
 
 import pytest
 
-from crdtstream.core.effects import ChangeMembers, SetGroupMode
+from crdtstream.core.effects import SetGroupMode
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import MembersError, Removal
 from crdtstream.core.membership.encoding import Seal, decode_kept, encode_kept
@@ -13,7 +13,7 @@ from crdtstream.region.region import Region
 from crdtstream.region.write_gate import Cause
 from tests.harness.driven import Told
 from tests.membership.world import removal
-from tests.region.test_membership import Asked, Council, adopting, forced, renaming
+from tests.region.test_membership import Asked, Council, forced, renaming
 
 HEIR = RegionId(1)
 R3 = RegionId(3)
@@ -23,7 +23,6 @@ R3 = RegionId(3)
 def council() -> Council:
     """Regions 1, 2 and 3 at epoch 1, which all have; region 3 is to be removed."""
     council = Council()
-    council.wish(1, adopting())
     level(council)
     return council
 
@@ -180,7 +179,6 @@ def test_a_final_region_goes_back_once_another_change_has_its_epoch(council: Cou
 def test_a_final_region_goes_back_by_its_own_change_if_all_others_are_gone() -> None:
     """Nobody else can issue the effect of that change."""
     council = Council((1, 3))
-    council.wish(3, adopting((1, 3)))
     level(council)
     finish(council)
     council.away.add(1)
@@ -210,7 +208,7 @@ def test_a_removed_region_does_not_issue_its_own_removal(council: Council) -> No
     council.run()
     council.wait(ISSUE_AFTER_MS.value + 1)
     assert region(council).membership.part.votes.decided is not None
-    assert council.issued() == [(1, _adoption(council))]
+    assert council.issued() == []
     assert "was removed at epoch 2" in str(region(council).refuses_writes)
 
 
@@ -229,13 +227,8 @@ def test_a_sealed_region_that_is_removed_by_force_asks_for_no_time(council: Coun
     assert region(council).deadlines.earliest is None
 
 
-def _adoption(council: Council) -> ChangeMembers:
-    return council.issued()[0][1]
-
-
 def test_the_last_region_is_not_sealed() -> None:
     council = Council((3,))
-    council.wish(3, adopting((3,)))
     with pytest.raises(MembersError):
         ask(council)
     assert region(council).refuses_writes is None

@@ -8,9 +8,9 @@ import pytest
 from crdtstream.core.effects import Record
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.incarnations import Begin, Incarnations, Lineage, decode_incarnations
-from crdtstream.core.member_changes import Adopt, Adopted, Contact
+from crdtstream.core.member_changes import Contact, Update
 from crdtstream.core.membership.encoding import Said, encode_said
-from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.membership.members import apply, genesis
 from crdtstream.core.uid import DatabaseUid, shown_uid
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.errors import PeerError
@@ -39,7 +39,7 @@ from crdtstream.region.links.serve import (
 )
 from crdtstream.region.opening import FolderState
 from crdtstream.region.readiness import DatabaseIdentity
-from tests.harness.driven import PROVEN, UID, Driven, make_region
+from tests.harness.driven import PROVEN, SAID, UID, Driven, make_region, said_of
 
 R1, R2, R3 = RegionId(1), RegionId(2), RegionId(3)
 NOW = Millis(1000)
@@ -58,7 +58,7 @@ LOG = [
 def opening(*origins: RegionId, region: RegionId = R3, run_id: int = 3, **has: int) -> Open:
     """A puller that asks for these origins; ``r1=3``: it has three effects of region 1."""
     vv = {RegionId(int(name.removeprefix("r"))): n for name, n in has.items()}
-    return Open(region, "crdb", run_id, frozenset(origins or (R1,)), vv, STANDING)
+    return Open(region, "crdb", run_id, frozenset(origins or (R1,)), vv, STANDING, membership=SAID)
 
 
 def begun() -> Driven:
@@ -386,10 +386,7 @@ def test_the_members_are_compared_before_runs() -> None:
     """The other half of a database that was divided has the same uid."""
     driven = begun()
     serve_of(driven, opening(run_id=3))
-    mine, theirs = (
-        apply(Members(), Adopt(tuple(Adopted(n, bytes([i, n]) * 8, at(n)) for n in (R1, R2, R3))))
-        for i in (1, 2)
-    )
+    mine, theirs = (apply(genesis((R1, R2, R3)), Update(R3, at(i))) for i in (1, 2))
     driven.region.membership.members.note_newest(mine)
     said = encode_said(Said(members=theirs))
     refusal = driven.region.links.accept(replace(opening(run_id=4), membership=said), 0.0)
@@ -398,8 +395,31 @@ def test_the_members_are_compared_before_runs() -> None:
     assert theirs.listed() in refusal.reason
 
 
-def at(region: RegionId) -> Contact:
-    return Contact(f"region-{region}", f"10.0.0.{region}:7380")
+def at(host: int) -> Contact:
+    return Contact("region-3", f"10.0.0.{host}:7380")
+
+
+def test_regions_whose_files_name_others_are_not_linked() -> None:
+    """Region 3's file names 1, 3 and 4.  Nothing of what it says is noted."""
+    driven = begun()
+    said = said_of(1, 3, 4)
+    refusal = driven.region.links.accept(replace(opening(r1=1), membership=said), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert refusal.kind is RefusalKind.MISMATCH
+    assert genesis((R1, R2, R3)).listed() in refusal.reason
+    assert genesis((R1, R3, RegionId(4))).listed() in refusal.reason
+    assert "Both have begun. Keep one." in refusal.reason
+    assert driven.region.links.serves == {}
+    assert driven.region.knowledge.of(R3) == {}
+
+
+@pytest.mark.parametrize(
+    "said", [b"", encode_said(Said(instance=bytes(16)))], ids=["silent", "none"]
+)
+def test_a_peer_that_names_no_members_is_not_linked(said: bytes) -> None:
+    refusal = begun().region.links.accept(replace(opening(), membership=said), 0.0)
+    assert isinstance(refusal, Refusal)
+    assert "it names no members; run the same version everywhere" in refusal.reason
 
 
 def test_an_earlier_folder_is_told_of_the_newest_and_another_database_is_not() -> None:
@@ -533,7 +553,7 @@ def test_of_two_regions_the_other_has_what_its_own_link_brought_and_no_more() ->
     """Also of what an earlier run had written, and may have sent: its Open says that."""
     log = written(4).log
     driven = Driven(make_region(limits=LIMITS, peers=(3,), log=log))
-    serve = welcomed(driven, opening(R1, r1=1))
+    serve = welcomed(driven, replace(opening(R1, r1=1), membership=said_of(1, 3)))
     serve.receive(Progress({R1: 1}, NOW, STANDING), 0.1)
     with pytest.raises(PeerError, match="it can have 1 at most, of 4"):
         serve.receive(Progress({R1: 4}, NOW, STANDING), 0.2)
@@ -607,10 +627,10 @@ def test_a_heartbeat_says_at_once_what_this_region_takes_over() -> None:
     assert serve._heartbeat(NOW, 2.0).staging_vv is None
 
 
-def recovering(*, peers: tuple[int, ...] = (3,)) -> Driven:
+def recovering() -> Driven:
     """A region that lost the end of its log: peers may have more of its effects."""
     folder = FolderState(is_proven=False, database=DatabaseIdentity(UID))
-    region = make_region(limits=LIMITS, peers=peers, log=written(2).log, folder=folder)
+    region = make_region(limits=LIMITS, peers=(3,), log=written(2).log, folder=folder)
     driven = Driven(region)
     assert driven.region.opening.is_recovering
     return driven
@@ -618,7 +638,7 @@ def recovering(*, peers: tuple[int, ...] = (3,)) -> Driven:
 
 def test_a_region_that_recovers_serves_peers_that_have_more_and_learns_when_it_is_back() -> None:
     driven = recovering()
-    serve = welcomed(driven, opening(R1, r1=4))
+    serve = welcomed(driven, replace(opening(R1, r1=4), membership=said_of(1, 3)))
     serve.receive(Progress({R1: 4}, NOW, STANDING), 0.1)
     assert not serve.is_over
     assert driven.region.knowledge.of(R3) == {}
@@ -629,7 +649,7 @@ def test_a_region_that_recovers_serves_peers_that_have_more_and_learns_when_it_i
 def test_the_opening_version_vector_of_a_link_is_checked_after_recovery() -> None:
     """No peer has what region 3 says to have, so it was no loss but a lie."""
     driven = recovering()
-    serve = welcomed(driven, opening(R1, r1=1_000))
+    serve = welcomed(driven, replace(opening(R1, r1=1_000), membership=said_of(1, 3)))
     driven.region.opening.readiness.finish()
     with pytest.raises(PeerError, match="vv: it opened its link with 1000 effects of region 1"):
         serve.receive(Progress({R1: 2}, NOW, STANDING), 0.1)

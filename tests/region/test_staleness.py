@@ -15,7 +15,7 @@ from crdtstream.region.readiness import DatabaseIdentity
 from crdtstream.region.ready import Notice, Parcel
 from crdtstream.region.region import Region
 from crdtstream.region.staleness import STEADY_MS, WAIT_MS, LagAction
-from tests.harness.driven import UID, Driven, Told, make_region
+from tests.harness.driven import SAID, UID, Driven, Told, make_region
 from tests.harness.peers import peers_of
 
 R2, R3 = RegionId(2), RegionId(3)
@@ -135,7 +135,9 @@ def test_a_peer_that_links_with_less_than_before_is_taken_at_its_new_word() -> N
     driven.xadd()
     driven.hear(2)
     standing = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
-    opening = Open(R2, "crdb", 9, frozenset({RegionId(1)}), {RegionId(1): 1}, standing)
+    opening = Open(
+        R2, "crdb", 9, frozenset({RegionId(1)}), {RegionId(1): 1}, standing, membership=SAID
+    )
     assert isinstance(driven.region.links.accept(opening, 0.0), Serve)
     assert driven.staleness.lag.effects == 1
 

@@ -47,6 +47,7 @@ class Damaged(ColdDriven):
     def replayed(self) -> Replica:
         """The region that a restart would make of the log."""
         replica = Replica(self.region.replica.region)
+        replica.begin(self.region.replica.members)
         for record in self.log:
             replica.replay(record)
         return replica

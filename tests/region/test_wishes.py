@@ -33,10 +33,10 @@ from crdtstream.region.members.wishes import (
     Wishes,
 )
 from tests.harness.parts import Start
-from tests.membership.world import adopted, contact, instance, removal, renamed
+from tests.membership.world import contact, founded, instance, removal, renamed
 
 HERE, OTHER = RegionId(3), RegionId(2)
-JOINING = apply(adopted(2), Add(HERE, contact(3), JoinToken(bytes(32), Millis(10**15))))
+JOINING = apply(founded(2), Add(HERE, contact(3), JoinToken(bytes(32), Millis(10**15))))
 
 
 @dataclass

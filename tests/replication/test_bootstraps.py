@@ -682,7 +682,7 @@ async def test_a_copy_to_a_peer_that_is_removed_ends(sender: Sender) -> None:
     with pytest.raises(PeerError, match="ABORTED: the copy has ended: it is no peer any more"):
         await copied(sender.address, cast(Staging, Removing(MemoryStaging())))
     assert sender.service.cuts == {}
-    with pytest.raises(RefusedError, match="no peer"):
+    with pytest.raises(RefusedError, match="no member"):
         await copied(sender.address, MemoryStaging())
 
 

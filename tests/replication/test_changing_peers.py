@@ -39,7 +39,9 @@ def has_tombstones(replica: Replica) -> bool:
 async def test_a_region_that_is_added_to_a_running_pair_replicates_in_both_directions() -> None:
     where = addresses()
     pair = without(where, 3)
-    async with live_regions([live(1, pair), live(2, pair)]) as (first, second):
+    async with live_regions([live(1, where), live(2, where)]) as (first, second):
+        for region in (first, second):
+            region.change_peers(pair)
         await add_each_by_itself(first, 70)
         second.add(5)
         await converged([first, second])
@@ -65,7 +67,9 @@ async def test_a_region_that_is_added_to_a_running_pair_replicates_in_both_direc
 async def test_nothing_is_stable_without_a_region_that_is_added() -> None:
     where = addresses()
     pair = without(where, 3)
-    async with live_regions([live(1, pair), live(2, pair)]) as (first, second):
+    async with live_regions([live(1, where), live(2, where)]) as (first, second):
+        for region in (first, second):
+            region.change_peers(pair)
         forget_a_tombstone(first, "before")
         await until(lambda: first.replica.vv == second.replica.vv)
         await until(lambda: not has_tombstones(first.replica))

@@ -20,7 +20,7 @@ from crdtstream.replication.server import ReplicationService
 from crdtstream.replication.wire import encode_request
 from crdtstream.v1 import replication_pb2_grpc as rpc
 from tests.harness.cutting_log import CuttingLog
-from tests.harness.driven import UID
+from tests.harness.driven import UID, said_of
 from tests.patience import seconds, until
 from tests.replication.regions import LiveRegion, addresses
 from tests.replication.test_cut_logs import add_each_by_itself, cut
@@ -34,11 +34,14 @@ NOTHING: Mapping[RegionId, Any] = {}
 class Liar:
     """Region 2, by its own account."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, said: bytes) -> None:
         self._call = call
+        self._said = said
 
     async def open(self, *, origins: Iterable[RegionId] = (), vv: VersionVector = NOTHING) -> None:
-        await self._say(Open(R2, "crdb", 7, frozenset(origins), vv, STANDING))
+        await self._say(
+            Open(R2, "crdb", 7, frozenset(origins), vv, STANDING, membership=self._said)
+        )
 
     async def ack(
         self, vv: VersionVector, others: Mapping[RegionId, VersionVector] = NOTHING
@@ -59,10 +62,10 @@ class Liar:
 
 
 @contextlib.asynccontextmanager
-async def linked(address: str) -> AsyncIterator[Liar]:
+async def linked(address: str, count: int = 2) -> AsyncIterator[Liar]:
     async with grpc.aio.insecure_channel(address) as channel:
         call = rpc.ReplicationStub(channel).Sync()
-        yield Liar(call)
+        yield Liar(call, said_of(*range(1, count + 1)))
         call.cancel()
 
 
@@ -134,7 +137,7 @@ async def test_an_open_with_more_than_the_log_has_is_refused(claimed: int) -> No
 
 
 async def test_gossip_of_what_was_never_sent_counts_for_nothing() -> None:
-    async with region_alone(3) as (region, address), linked(address) as liar:
+    async with region_alone(3) as (region, address), linked(address, 3) as liar:
         await liar.open()
         await liar.ack({R2: 5}, others={R3: {R1: ENTRIES}})
         await until(lambda: region.knows_of(R2) == {R2: 5})

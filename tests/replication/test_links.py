@@ -17,6 +17,7 @@ from crdtstream.replication.server import Context, Requests
 from crdtstream.store.log import MemoryLog
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.harness.driven import said_of
 from tests.patience import until
 from tests.replication.regions import LIMITS, LiveRegion, addresses, converged, live_regions, meshed
 
@@ -156,7 +157,7 @@ async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
         for _ in range(10):
             second.add(1)
             await asyncio.sleep(0.001)
-        silent = await stack.enter_async_context(silent_peer())
+        silent = await stack.enter_async_context(silent_peer(members=(1, 2, 3)))
         # The direct link is up as far as anyone can tell, and brings nothing.
         third = LiveRegion(3, {**where, 1: silent}, limits=limits)
         await stack.enter_async_context(third.running())
@@ -167,13 +168,17 @@ async def test_a_link_that_waits_for_an_origin_asks_for_it_too() -> None:
 
 
 @contextlib.asynccontextmanager
-async def silent_peer(region: int = 1) -> AsyncIterator[str]:
+async def silent_peer(region: int = 1, *, members: tuple[int, ...] = (1, 2)) -> AsyncIterator[str]:
     """Region 1 as it looks when it says welcome, and then sends heartbeats and nothing else."""
 
     class Silent(rpc.ReplicationServicer):
         async def Sync(self, requests: Requests, context: Context) -> None:  # noqa: N802
             await context.write(
-                pb.SyncResponse(welcome=pb.Welcome(protocol=PROTOCOL_VERSION, region=region))
+                pb.SyncResponse(
+                    welcome=pb.Welcome(
+                        protocol=PROTOCOL_VERSION, region=region, membership=said_of(*members)
+                    )
+                )
             )
             while True:
                 await context.write(
@@ -205,7 +210,7 @@ async def test_a_large_backlog_goes_through_a_small_inbox() -> None:
     ("number", "database_id", "reason"),
     [
         (2, "other", "region 1 holds database 'crdb', not 'other'; correct database_id"),
-        (4, "crdb", "region 4 is no peer of region 1; add it to its peers"),
+        (4, "crdb", "region 4 is no member, as far as region 1 knows"),
     ],
 )
 async def test_a_stranger_is_refused_and_told_why(

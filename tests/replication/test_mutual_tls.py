@@ -18,6 +18,7 @@ from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.v1 import membership_pb2, membership_pb2_grpc, replication_pb2_grpc
 from crdtstream.v1 import replication_pb2 as pb
 from tests.certificates.making import DAY, NOW, Made, make, make_authority, outdated_context
+from tests.harness.driven import SAID
 from tests.patience import seconds, until
 from tests.replication.identities import Issuer, seconds_from_now, showing, shown_by
 from tests.replication.regions import LiveRegion, addresses, converged, live_regions
@@ -67,7 +68,12 @@ async def _opened(channel: grpc.aio.Channel, claimed: int) -> tuple[str, str]:
     call = replication_pb2_grpc.ReplicationStub(channel).Sync()
     try:
         opening = pb.Open(
-            protocol=PROTOCOL_VERSION, region=claimed, database_id="crdb", run_id=7, origins=[1]
+            protocol=PROTOCOL_VERSION,
+            region=claimed,
+            database_id="crdb",
+            run_id=7,
+            origins=[1],
+            membership=SAID,
         )
         await call.write(pb.SyncRequest(open=opening))
         message = await call.read()
@@ -145,7 +151,7 @@ async def test_a_region_sends_nothing_in_the_name_of_another_one(
 
 async def test_a_node_at_the_address_of_another_region_is_sent_nothing(ca: Issuer) -> None:
     """Region 2 stands where region 3 is expected: another machine, or a relay that ends TLS."""
-    where = addresses(2)
+    where = addresses()
     one = LiveRegion(1, {**where, 3: where[2]}, certificates=await ca.certificates(1))
     two = LiveRegion(2, where, certificates=await ca.certificates(2))
     async with live_regions([one, two]):

@@ -12,6 +12,7 @@ from crdtstream.region.links.messages import PROTOCOL_VERSION
 from crdtstream.secrets.password_marks import METADATA_KEY, password_mark
 from crdtstream.v1 import replication_pb2 as pb
 from crdtstream.v1 import replication_pb2_grpc as rpc
+from tests.harness.driven import said_of
 from tests.patience import until
 from tests.replication.regions import LiveRegion, addresses
 
@@ -23,6 +24,7 @@ class OpenFields(TypedDict, total=False):
     region: int
     database_id: str
     run_id: int
+    membership: bytes
 
 
 PEER: OpenFields = {
@@ -30,6 +32,7 @@ PEER: OpenFields = {
     "region": 2,
     "database_id": "crdb",
     "run_id": 7,
+    "membership": said_of(1, 2),
 }
 
 

@@ -27,7 +27,7 @@ async def stranger() -> AsyncIterator[str]:
     await server.stop(None)
 
 
-async def test_it_adopts_no_members(stranger: str) -> None:
+async def test_it_is_not_asked_who_it_is(stranger: str) -> None:
     with pytest.raises(MembersError, match=f"region 2 at .* {REFUSED}"):
         await introduced("crdb", R1, R2, stranger)
 
@@ -39,7 +39,7 @@ class Introduces(rpc.MembershipServicer):
     """A node that says who it is."""
 
     def __init__(self, region: RegionId, uid: DatabaseUid) -> None:
-        self._reply = pb.Introduction(region=region, instance=bytes(16), database_uid=uid)
+        self._reply = pb.Introduction(region=region, database_uid=uid)
 
     async def Introduce(  # noqa: N802 - gRPC's name
         self, request: pb.IntroduceRequest, context: object

@@ -8,7 +8,7 @@ from crdtstream.core.member_changes import Revoke
 from crdtstream.core.membership.members import apply
 from crdtstream.core.membership.revoked import serial_bytes
 from tests.certificates.making import Made
-from tests.membership.world import adopted
+from tests.membership.world import founded
 from tests.resp.node import Node
 from tests.resp.tls import Party, TlsClient, is_served
 
@@ -18,7 +18,7 @@ def revoke(node: Node, leaf: Made) -> None:
     (certificate,) = parse_certificates(leaf.pem)
     seconds = int(certificate.not_after.timestamp())
     change = Revoke(serial_bytes(certificate.serial), seconds, 0)
-    node.region.membership.members.known = apply(adopted(2), change)
+    node.region.membership.members.known = apply(founded(2), change)
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])

@@ -3,6 +3,7 @@
 import pytest
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId
+from crdtstream.core.membership.members import genesis
 from crdtstream.sim.branches import are_split, kept_of, members_of, newest_of
 from crdtstream.sim.disk import Disk, now
 from crdtstream.sim.history import History, Plan
@@ -30,11 +31,8 @@ def test_every_invariant_holds_for_many_seeds_in_which_members_change() -> None:
 
 
 def made(regions: int = 3) -> History:
-    """A world whose regions are members."""
+    """A world whose regions have met."""
     history = History(Plan(regions=regions, has_members=True))
-    for _ in range(3):
-        meet(history)
-        history.do(("adopt", 1))
     meet(history)
     assert newest_of(history.world.up()).epoch == 1
     return history
@@ -74,6 +72,30 @@ def test_a_region_joins_and_becomes_active() -> None:
     )
 
 
+def test_a_region_that_joined_and_lost_its_folder_comes_back() -> None:
+    """Its file names the members of the day on which it joined, and not those of the beginning."""
+    history = made()
+    history.do(("remove", 1, 3, 0))
+    meet(history)
+    history.do(("add", 2, 0))
+    meet(history)
+    history.do(("join", 2))
+    for _ in range(10):
+        meet(history)
+        history.do(("bootstrap", 4, 100))
+    assert statuses(history) == {1: "active", 2: "active", 3: "removed", 4: "active"}
+    assert history.world.nodes[R4].configured.keys() == {R1, R2}
+    history.do(("call", 4, "a", "XADD z 1 f v"))
+    meet(history)
+    history.do(("wipe", 4))
+    history.do(("start", 4))
+    assert members_of(history.world.nodes[R4]) == genesis([R1, R2, R4])
+    meet(history)
+    assert members_of(history.world.nodes[R4]).hash == members_of(history.world.nodes[R1]).hash
+    history.heal()
+    assert fields(history, 4, "z") == fields(history, 1, "z") == [b"v"]
+
+
 def test_a_region_that_is_only_cut_off_is_removed_and_hears_of_it() -> None:
     history = made()
     for other in (1, 2):
@@ -88,16 +110,16 @@ def test_a_region_that_is_only_cut_off_is_removed_and_hears_of_it() -> None:
     assert "was removed at epoch 2" in str(history.world.nodes[R3].region.refuses_writes)
 
 
-@pytest.mark.parametrize("is_before_adoption", [False, True])
+@pytest.mark.parametrize("is_empty", [False, True])
 def test_a_backup_of_before_a_removal_takes_nothing_of_the_removed_region_that_lives_on(
-    is_before_adoption: bool,
+    is_empty: bool,
 ) -> None:
     """Both take writes.  The backup knows the removed region as a member, and meets it first: what
     it took from there would be beyond the cut, and in one region only."""
     history = made()
     history.do(("call", 2, "a", "XADD z * f v"))
     meet(history)
-    before = 0 if is_before_adoption else history.world.nodes[R2].disk.last_seq
+    before = 0 if is_empty else history.world.nodes[R2].disk.last_seq
     apart = [(3, 1), (1, 3), (3, 2), (2, 3)]
     for one, other in apart:
         history.do(("cut", one, other))
@@ -113,8 +135,7 @@ def test_a_backup_of_before_a_removal_takes_nothing_of_the_removed_region_that_l
     for one, other in ((1, 2), (2, 1), (1, 3), (3, 1)):
         history.do(("cut", one, other))
     history.do(("start", 2))
-    epoch = members_of(history.world.nodes[R2]).epoch
-    assert epoch == (0 if is_before_adoption else 1)
+    assert members_of(history.world.nodes[R2]).epoch == 1
     meet(history)
     history.do(("call", 3, "a", "XADD x * f void-too"))
     meet(history)
@@ -235,6 +256,8 @@ def test_entries_that_their_producer_appended_again_are_not_salvaged(stranded: H
 def test_entries_that_a_lost_region_had_sent_to_the_removed_one_alone_are_salvaged() -> None:
     """Region 1 loses its disk, and the numbers of these entries are used again."""
     history = made()
+    history.do(("call", 1, "a", "XADD z * f v"))
+    meet(history)
     for other in (1, 3):
         history.do(("cut", 2, other))
         history.do(("cut", other, 2))

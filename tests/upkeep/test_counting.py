@@ -19,7 +19,7 @@ from crdtstream.upkeep.counting import (
     count_of,
 )
 from tests.harness.regions import Node
-from tests.membership.world import adopted, contact, removal, renamed
+from tests.membership.world import contact, founded, removal, renamed
 from tests.upkeep.test_removed import rows, salvaged, salvaged_beyond
 
 R1, R2, R3, R7 = map(RegionId, (1, 2, 3, 7))
@@ -36,7 +36,7 @@ def running(
     members: Members | None = None,
 ) -> Running:
     """A region that runs: it has 30 effects of region 1, and knows that region 3 was removed."""
-    members = members or apply(adopted(3), removal(3, 1))
+    members = members or apply(founded(3), removal(3, 1))
     return Running(
         vv or {R1: 30, R2: 9},
         lineages or {},
@@ -113,7 +113,7 @@ def with_seven(members: Members) -> Members:
 
 def test_a_region_that_joined_another_part_counts_for_nothing() -> None:
     """Two parts went on alone, and region 7 joined one of them; the other one goes on."""
-    split = adopted(3)
+    split = founded(3)
     one = apply(split, removal(3, 1, Removal.WITHOUT_MAJORITY))
     other = apply(apply(split, removal(1, 3, Removal.WITHOUT_MAJORITY)), removal(2, 3))
     other = with_seven(other)
@@ -128,7 +128,7 @@ def test_a_region_that_joined_another_part_counts_for_nothing() -> None:
 
 def test_a_region_of_which_has_not_been_heard_yet_is_not_salvaged() -> None:
     """The region that runs is behind, and its history is the folder's own."""
-    before = apply(adopted(3), removal(3, 1, Removal.WITHOUT_MAJORITY))
+    before = apply(founded(3), removal(3, 1, Removal.WITHOUT_MAJORITY))
     assert count_of(R7, with_seven(before), Known({R7: 5}), running(members=before)) == Count(None)
 
 

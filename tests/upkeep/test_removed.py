@@ -30,7 +30,7 @@ from crdtstream.upkeep.purge import purge, removed_region
 from crdtstream.upkeep.salvage import Clone, Salvage, Salvaged
 from crdtstream.upkeep.stranded import Stranded, stranded_in
 from tests.harness.regions import Node
-from tests.membership.world import adopted, instance, removal
+from tests.membership.world import founded, instance, removal
 from tests.rules.test_numbered import append, values
 
 R3 = RegionId(3)
@@ -243,7 +243,7 @@ async def folder_of(folder: Path, members: Members) -> Path:
 
 
 def without_3(cut: int | None) -> Members:
-    return apply(adopted(3), removal(3, 1)).with_cut(R3, cut)
+    return apply(founded(3), removal(3, 1)).with_cut(R3, cut)
 
 
 async def test_only_the_folder_of_a_removed_region_is_deleted(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_only_the_folder_of_a_removed_region_is_deleted(tmp_path: Path) ->
     assert removed_region(removed) == 3
     purge(removed)
     assert not removed.exists()
-    others: Sequence[Members] = (Members(), adopted(3), apply(adopted(3), removal(2, 1)))
+    others: Sequence[Members] = (Members(), founded(3), apply(founded(3), removal(2, 1)))
     for number, members in enumerate(others):
         folder = await folder_of(tmp_path / f"member-{number}", members)
         for refused in (removed_region, purge):

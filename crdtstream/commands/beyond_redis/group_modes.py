@@ -73,7 +73,7 @@ def set_mode(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
 def _check_hands_out(replica: Replica, home: RegionId) -> None:
     """Refuse a home that would hand nothing out: it joins, or is no region of the database.
 
-    At epoch 0 the nodes' files name the members, and they are not known here.
+    A replica at epoch 0 knows no members, and refuses none.
     """
     members = replica.members
     if members.epoch and home not in members.active:

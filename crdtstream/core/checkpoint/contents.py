@@ -264,7 +264,7 @@ class RootContent(msgspec.Struct, array_like=True, frozen=True):
     key_number: Number
     group_number: Number
     order: Number
-    # As ``membership/encoding.py`` writes them; empty if configuration files name the members.
+    # As ``membership/encoding.py`` writes them; empty: none are known.
     members: bytes = b""
     histories: HistoriesContent = {}
 

@@ -7,12 +7,11 @@
                                  only if none says anything, the proposer's own
     Decided(change)  ──────────> once more than half of all active members have accepted
 
-Any two majorities have a voter in common, so no two changes are decided for one epoch.  Before the
-first epoch there are no voters: all regions that an ``Adopt`` names must accept it, except those
-that an operator says are dead.  So two of them that name different regions have a voter in common
-as well, or no region at all.  There is no leader: any member may prepare, and finishes what another
-one began.  A register as in CASPaxos (Rystsov 2018, arXiv:1802.07000); the numbers of epochs are
-its only log.
+Any two majorities have a voter in common, so no two changes are decided for one epoch.  They are
+majorities of the members of the epoch before, whose hash each message names.  So {1, 2} of files
+with {1, 2, 3} and {4, 5} of files with {3, 4, 5} decide in two histories, and region 3 votes in one
+of them only.  There is no leader: any member may prepare, and finishes what another one began.  A
+register as in CASPaxos (Rystsov 2018, arXiv:1802.07000); the numbers of epochs are its only log.
 
 A member's part is a value, ``Deciding``; a message or a wish in, a ``Turn`` out: the value after
 it, the messages to send, and whether ``votes`` must be durable before they may leave.
@@ -41,7 +40,6 @@ from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import (
-    Adopt,
     Change,
     MembersError,
     Removal,
@@ -254,7 +252,7 @@ class Deciding:
             is_stable: the newest epoch's effect is causally stable here; see
                 ``waits_for_stability``.
             survivors: for a removal without a majority, the members that are left: all of them must
-                accept.  For an adoption, those of its regions that are not known to be dead.
+                accept.
 
         Raises:
             MembersError: it cannot be proposed now, and why.  Nothing has changed.
@@ -299,14 +297,11 @@ class Deciding:
         """True if an operator says that no other region is left: then no lost vote of this one is
         in a decision of anybody's."""
         is_removal = isinstance(change, Remove) and change.how is Removal.WITHOUT_MAJORITY
-        return survivors == (self.here,) and (is_removal or isinstance(change, Adopt))
+        return survivors == (self.here,) and is_removal
 
     def _quorum(
         self, change: Change, survivors: tuple[RegionId, ...]
     ) -> tuple[tuple[RegionId, ...], int]:
-        if isinstance(change, Adopt):
-            named = survivors or tuple(one.region for one in change.regions)
-            return named, len(named)
         voters = self.members.voters
         needed = len(voters) // 2 + 1
         if not isinstance(change, Remove) or change.how is Removal.SEALED:
@@ -388,7 +383,7 @@ class Deciding:
         if votes.pending_from <= epoch < votes.pending_from + len(votes.pending):
             decided = Decided(epoch, previous, votes.pending[epoch - votes.pending_from])
             return Turn(self, letters=(Letter(sender, decided),))
-        is_voter = self.members.epoch == 0 or self.here in self.members.voters
+        is_voter = self.here in self.members.voters
         if epoch != self.votes.epoch or not self.may_vote or not is_voter:
             not_here = NotHere(epoch, ballot, self.members.epoch)
             return Turn(self, letters=(Letter(sender, not_here),))
@@ -444,13 +439,6 @@ class Deciding:
         known = [vote for _, vote in promises if vote is not None]
         change = max(known, key=lambda vote: vote.ballot).change if known else proposal.own
         proposal = replace(proposal, change=change)
-        if isinstance(change, Adopt) and change != proposal.own:
-            # It may name other regions.  A dead member is not asked for it, either.
-            left_out = _left_out(proposal.own, proposal.asked)
-            named = [one.region for one in change.regions]
-            left = tuple(one for one in named if one not in left_out)
-            asked, needed = self._quorum(change, left)
-            proposal = replace(proposal, asked=asked, needed=needed)
         begun = replace(self, proposal=proposal)
         turn = Turn(begun, letters=begun.resend())
         if self.here not in proposal.asked or self.votes.promised != proposal.ballot:
@@ -493,11 +481,10 @@ class Deciding:
                 )
             return Turn(self)
         assert self.votes.epoch == self.members.epoch + 1, "votes are of another epoch"
-        members = apply(self.members, change)
+        apply(self.members, change)
         after = replace(self, votes=replace(self.votes, decided=change), proposal=None)
         decided = Decided(epoch, previous, change)
-        everyone = self.members.remaining if self.members.epoch else members.remaining
-        told = [one for one in everyone if one != self.here] if is_news else []
+        told = [one for one in self.members.remaining if one != self.here] if is_news else []
         return Turn(after, must_keep=True, letters=tuple(Letter(to, decided) for to in told))
 
     # --- The epoch behind one whose effect is still to follow -----------------------------------
@@ -624,12 +611,6 @@ def _ballot(vote: Vote) -> Ballot:
 def needs_seal_of(region: RegionId, change: Change) -> bool:
     """True for the removal of a region that was sealed for it: it counts on getting no writes."""
     return isinstance(change, Remove) and change.region == region and change.how is Removal.SEALED
-
-
-def _left_out(adopt: Change, asked: Iterable[RegionId]) -> set[RegionId]:
-    """The regions of an adoption that need not accept it."""
-    assert isinstance(adopt, Adopt)
-    return {one.region for one in adopt.regions}.difference(asked)
 
 
 class Turn(NamedTuple):

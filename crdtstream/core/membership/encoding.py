@@ -46,7 +46,14 @@ from crdtstream.core.membership.deciding import (
     Vote,
     Votes,
 )
-from crdtstream.core.membership.members import EPOCHS_MAX, Member, Members, Status, Step
+from crdtstream.core.membership.members import (
+    EPOCHS_MAX,
+    Member,
+    Members,
+    Status,
+    Step,
+    beginning_of,
+)
 from crdtstream.core.membership.revoked import REVOKED_MAX, Revoked
 
 
@@ -385,6 +392,8 @@ def decode_members(data: bytes) -> Members:
     members = Members(regions, history, content.drawn_above, content.revoked)
     if bool(epoch) is not bool(members.active):
         raise ContentError("members: no region is active, or some are before the first epoch")
+    if beginning_of(members).hash != members.hash_at(min(epoch, 1)):
+        raise ContentError("members: epoch 1 is of other regions; another version made this")
     for one in regions:
         if one.heir is not None and not _is_heir(members.find(one.heir), one.changed):
             raise ContentError(f"members: region {one.region} has the heir {one.heir}, who is none")
@@ -405,7 +414,7 @@ def _check_revoked(revoked: tuple[Revoked, ...], epoch: int) -> None:
     if len({one.epoch for one in revoked}) != len(revoked):
         raise ContentError("members: one epoch revoked two certificates")
     for one in revoked:
-        # The first epoch adopts the regions.
+        # The first epoch is the regions that the files name.
         if not 2 <= one.epoch <= epoch:
             raise ContentError(f"members: a certificate was revoked at epoch {one.epoch}")
         try:
@@ -429,7 +438,7 @@ def _member(content: MemberContent, epoch: int) -> Member:
         not 1 <= region <= REGION_MAX
         or not 1 <= content.added <= content.changed <= epoch
         or len(content.instance) not in (0, INSTANCE_BYTES)
-        or (status is Status.ACTIVE and not content.instance)
+        or (status is Status.ACTIVE and not content.instance and content.added > 1)
         or (status is Status.JOINING and bool(content.instance))
         or (status is Status.JOINING) is not (content.token is not None)
         or (status is Status.REMOVED) is not (content.heir is not None)

@@ -1,12 +1,17 @@
 """The members of a database: a value that each decided change takes to the next epoch.
 
-    epoch   0 ──Adopt──> 1 ──Add 4──> 2 ──Activate 4──> 3 ──Remove 2──> 4 …
-    hash    0…0          h1           h2                h3              h4
+    epoch   1 ──Add 4──> 2 ──Activate 4──> 3 ──Remove 2──> 4 …
+    hash    h1           h2                h3              h4
 
+    h(1) = SHA-256(the numbers of the regions)
     h(e+1) = SHA-256(h(e), bytes of the change)
 
-Epochs are a line, as any two changes have a voter in common (``deciding.py``).  The hash says of
-which line: of two members one has the other's history as its beginning, or one went on without a
+Epoch 1 is the file: the regions that a node's file names, by their numbers alone (``genesis``).  It
+is not decided.  Regions whose files name others have another h1: they are of two histories from the
+beginning, and neither links nor counts a vote for the other's.
+
+Later epochs are a line, as any two changes have a voter in common (``deciding.py``).  The hash says
+of which line: of two members one has the other's history as its beginning, or one went on without a
 majority, and the two never meet again (:func:`compare`).
 
 Always so:
@@ -28,8 +33,6 @@ from crdtstream.core.member_changes import (
     HASH_BYTES,
     Activate,
     Add,
-    Adopt,
-    Adopted,
     Change,
     Contact,
     JoinToken,
@@ -64,7 +67,7 @@ class Member:
     """One region, also one that was removed.
 
     Attributes:
-        instance: the uid of its folder; empty while it joins.
+        instance: the uid of its folder; empty while it joins, and of a region of epoch 1.
         added, changed: the epochs of its first and its last change.
         token: of a joining region.
         heir: of a removed one, as it was named; see ``Members.heir_of``.
@@ -117,7 +120,7 @@ class Members:
 
     @property
     def epoch(self) -> int:
-        """0: nothing was decided, and configuration files name the members."""
+        """0: a replica that has no region yet, and knows no members."""
         return len(self.history)
 
     @property
@@ -248,6 +251,24 @@ def _listed(member: Member) -> str:
 # --- Applying changes ---------------------------------------------------------------------------
 
 
+def genesis(regions: Iterable[RegionId]) -> Members:
+    """Epoch 1 of the regions that a node's file names, its own among them."""
+    numbers = sorted(set(regions))
+    assert numbers, "a file names at least its own region"
+    founders = tuple(
+        Member(one, Status.ACTIVE, b"", Contact(f"region-{one}", ""), added=1, changed=1)
+        for one in numbers
+    )
+    named = "regions " + ",".join(map(str, numbers))
+    return Members(founders, (Step(sha256(named.encode()).digest()),))
+
+
+def beginning_of(members: Members) -> Members:
+    """Epoch 1 of a history, from which its effects lead on; epoch 0 of one that has none."""
+    founders = [one.region for one in members.regions if one.added == 1]
+    return genesis(founders) if founders else Members()
+
+
 def chain(previous: bytes, change: Change) -> bytes:
     """The hash of a history that continues with a change."""
     return sha256(previous + encode_change(change)).digest()
@@ -262,6 +283,8 @@ def apply(members: Members, change: Change, dot: Dot | None = None) -> Members:
     Raises:
         MembersError: the change does not follow; nothing has changed.
     """
+    if not members.epoch:
+        raise MembersError("no members are known yet, so nothing can change them")
     if members.epoch >= EPOCHS_MAX:
         raise MembersError(f"{EPOCHS_MAX} changes were made, more than a history can hold")
     after = _applied(members, change, members.epoch + 1)
@@ -282,7 +305,7 @@ def follow(
         ForkError: another change was decided for this epoch here.
         MembersError: it is of an epoch that does not follow.
     """
-    if not 1 <= epoch <= members.epoch + 1:
+    if not 2 <= epoch <= members.epoch + 1:
         raise MembersError(f"epoch {epoch} does not follow epoch {members.epoch}")
     if members.hash_at(epoch - 1) != previous:
         raise ForkError(f"epoch {epoch} is of another history than {members.listed()}")
@@ -320,9 +343,6 @@ def is_change_at(known: Members, epoch: int, change: Change) -> bool:
 
 def _changes_at(known: Members, epoch: int) -> Iterator[Change]:
     """Changes that may have been made at an epoch, by what the regions are since."""
-    if epoch == 1:
-        named = [one for one in known.regions if one.added == 1]
-        yield Adopt(tuple(Adopted(one.region, one.instance, one.contact) for one in named))
     for one in known.regions:
         if one.added == epoch and one.token is not None:
             yield Add(one.region, one.contact, one.token)
@@ -339,22 +359,7 @@ def _changes_at(known: Members, epoch: int) -> Iterator[Change]:
 
 
 def _applied(members: Members, change: Change, epoch: int) -> Members:
-    if (members.epoch == 0) is not isinstance(change, Adopt):
-        raise MembersError(
-            "the members are adopted from the configuration files first, and once: run"
-            " `crdtstream crdb adopt`"
-            if members.epoch == 0
-            else "the members were adopted before"
-        )
     match change:
-        case Adopt(adopted):
-            for one in adopted:
-                _check_free(members, one.region, one.contact)
-                members = members._with(
-                    Member(one.region, Status.ACTIVE, one.instance, one.contact, epoch, epoch)
-                )
-            _check_instances(members)
-            return members
         case Add(region, contact, token):
             _check_number(members, region)
             _check_free(members, region, contact)
@@ -497,7 +502,7 @@ def _goes_on(before: Member, after: Member | None, mine: Members) -> bool:
     if after.changed <= mine.epoch:
         return replace(after, cut=before.cut) == before
     is_left = before.status is not Status.REMOVED
-    is_same = not before.instance or after.instance == before.instance
+    is_same = before.status is Status.JOINING or after.instance == before.instance
     return is_left and is_same and (before.status, after.status) != (Status.ACTIVE, Status.JOINING)
 
 
@@ -509,6 +514,11 @@ def newest(mine: Members, others: Iterable[Members]) -> Members:
     """
     for other in others:
         match compare(mine, other):
+            case Relation.FORK if mine.hash_at(1) != other.hash_at(1):
+                raise ForkError(
+                    "the database began with other regions. Here it is"
+                    f" {mine.listed()}. There it is {other.listed()}"
+                )
             case Relation.FORK:
                 raise ForkError(
                     "the database has split: two parts went on without each other. Here is"

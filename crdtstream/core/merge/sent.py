@@ -83,7 +83,7 @@ def sent_members(root: Image) -> Members:
         ContentError: it says what cannot be.
     """
     content = unpacked(root.head, RootContent)
-    return decode_members(content.members) if content.members else Members()
+    return decode_members(content.members)
 
 
 def sent_histories(root: Image) -> Points:

@@ -40,8 +40,8 @@ class State:
         keys: streams, registers and deadlines.
         tombstones, ended_shares, idempotency, numbered, settings: remembered until causally stable.
         floors: below which IDs each origin must not append to a key that has expired.
-        members: the members of the database, as far as effects have reported them; at epoch 0 none
-            has.
+        members: epoch 1 of the database and what effects have reported since; at epoch 0 none are
+            known.
         histories: which effects of each origin were applied.
         heirs: the regions that act for removed ones; one and the same object for good.
         groups_made: the number of the last group that was made; none is given again.
@@ -241,7 +241,7 @@ class State:
                 key_number=self.parts.last_number,
                 group_number=self.groups_made,
                 order=self.parts.order,
-                members=encode_members(self.members) if self.members.epoch else b"",
+                members=encode_members(self.members),
                 histories=content_of(self.histories.points()),
             )
         )

@@ -472,7 +472,7 @@ def _decode_mode(message: effects_pb2.SetGroupMode) -> SetGroupMode:
 
 
 def _decode_members(message: effects_pb2.ChangeMembers) -> ChangeMembers:
-    if not 1 <= message.epoch <= EPOCHS_MAX or len(message.previous) != HASH_BYTES:
+    if not 2 <= message.epoch <= EPOCHS_MAX or len(message.previous) != HASH_BYTES:
         raise BatchError("change_members: an epoch out of range, or a hash of another length")
     try:
         change = decode_change(message.change)

@@ -280,7 +280,7 @@ class Links:
             return Refusal(RefusalKind.MISMATCH, reason)
         if opening.region not in self.serve_stats:
             return Refusal(RefusalKind.UNKNOWN, self._own.membership.told_unknown(opening.region))
-        reason = self._own.membership.told_fork(opening.membership)
+        reason = self._own.membership.told_fork(opening.region, opening.membership)
         if reason is not None:
             return Refusal(RefusalKind.MISMATCH, reason)
         linked = self.serves.get(opening.region)

@@ -4,15 +4,25 @@
     known    the folder has it: only this counts, and only this is told to others
 
 It is often ahead of ``replica.members``, whose effect comes by the log.
+
+Epoch 1 is the file, until the folder keeps it:
+
+    empty folder     the file names the members.  It may be edited before the region is ready
+    ──> ready        all of them have answered, so all files name the same: the folder keeps epoch 1
+    ──> from then on the file names only addresses
+
+A region that lost its folder begins in the same way.  Its file may name others than the database
+began with: then it takes over what a member reports, if that one knows a later epoch with this
+region.  It has issued, applied and voted nothing by then.
 """
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.member_changes import SERIAL_BYTES_MAX, Adopt, MembersError
+from crdtstream.core.member_changes import SERIAL_BYTES_MAX, MembersError
 from crdtstream.core.membership.encoding import Kept
-from crdtstream.core.membership.members import Member, Members, Status, joined
+from crdtstream.core.membership.members import Member, Members, Status, beginning_of, joined
 from crdtstream.core.membership.revoked import serial_bytes
 from crdtstream.core.replica import Replica
 from crdtstream.region.events import Signal
@@ -46,11 +56,8 @@ def peers_of(
     """The other regions of a database.
 
     Args:
-        members: at epoch 0 the node's file names them.
-        configured: the regions that this file names, and where they are.
+        configured: the regions that the node's file names, and where they are.
     """
-    if not members.epoch:
-        return {region: Peer(address) for region, address in configured.items()}
     others = [one for one in members.regions if one.region != here]
     return {
         one.region: Peer(
@@ -65,17 +72,18 @@ def peers_of(
 
 
 def _address_of(member: Member, configured: Mapping[RegionId, str]) -> str:
-    if member.changed == 1:
-        return configured.get(member.region, member.contact.grpc)
-    return member.contact.grpc
+    """Empty: this node's file has to name one."""
+    in_file, named = configured.get(member.region, ""), member.contact.grpc
+    return in_file or named if member.changed == 1 else named or in_file
 
 
 class KnownMembers:
     """See the module's text.
 
     Attributes:
-        known: the newest members that the folder has.
+        known: the newest members that the folder has; those of the file, if it has none.
         newest: those that it is to have.
+        is_kept: the folder has some: its file names only addresses from then on.
         cuts: the cuts of removed regions.
     """
 
@@ -108,8 +116,10 @@ class KnownMembers:
         self._tick = tick
         self._here = replica.region
         self._addresses = dict(configured)
-        self._configured = frozenset({*configured, replica.region})
         self._share = share
+        self.is_kept = bool(kept.members.epoch)
+        if self.is_kept:
+            self._compare_file()
         # Per token that a node showed, the uid of its folder.
         self._bound: dict[bytes, bytes] = {}
 
@@ -133,13 +143,82 @@ class KnownMembers:
         Raises:
             ForkError: they do not continue what is known here, nor the other way round.
         """
-        joined(joined(self.newest, self._replica.members), members)
+        if not self.replaced_by(members):
+            joined(joined(self.newest, self._replica.members), members)
+
+    def way_to_one_beginning(self, peer: RegionId, members: Members, *, is_kept: bool) -> str:
+        """Instructions for an operator, if the database began with other regions for a peer.
+
+        Args:
+            is_kept: the peer's folder has these members.
+        """
+        if self.is_kept and is_kept:
+            return (
+                f"Both have begun. Keep one. To become a member of its database, region {peer} or"
+                f" region {self._here} is added with `crdtstream crdb add-instance`, and its node"
+                " starts with --join and an empty folder"
+            )
+        if not self.is_kept and not is_kept:
+            return "Have [[peers]] of all nodes' files name the same regions, and restart the nodes"
+        begun, fresh = (self.newest, peer) if self.is_kept else (members, self._here)
+        founders = {one.region for one in begun.regions if one.added == 1}
+        if fresh in founders:
+            others = _listed(founders - {fresh})
+            named = f"name region {others} and no other" if others else "name no region"
+            return (
+                f"It has begun: have [[peers]] in the file of region {fresh} {named}, and restart"
+                " that node"
+            )
+        return (
+            f"It has begun without region {fresh}: add that with `crdtstream crdb add-instance`,"
+            " and start its node with --join and an empty folder"
+        )
+
+    def replaced_by(self, members: Members) -> bool:
+        """True if they are of the database that this region was in before it lost its folder, and
+        its file names others than that began with."""
+        return (
+            not self.is_kept
+            and self._share.is_whole
+            and not self._replica.vv
+            and members.epoch > 1
+            and members.find(self._here) is not None
+            and members.hash_at(1) != self.newest.hash
+        )
+
+    def begin_again(self, members: Members) -> None:
+        """Begin with the history of these, which replaces what the file names."""
+        self._replica.begin(beginning_of(members))
+        self.known = self.newest = self._replica.members
+
+    def keep(self) -> None:
+        """Have the folder keep the members that the file names: from here on they do not change
+        with the file."""
+        if not self.is_kept and self._share.is_whole:
+            self._share.note_changed()
+
+    def _compare_file(self) -> None:
+        """Report a file that does not fit the members, which the folder has."""
+        others = self._addresses.keys() - {one.region for one in self.known.regions}
+        lacking = [one for one, peer in self.peers.items() if not peer.address]
+        if others or lacking:
+            ignored = f"; the folder knows no region {_listed(others)}" if others else ""
+            lacks = f"; it has no address of region {_listed(lacking)}" if lacking else ""
+            self._tick.notice(
+                "warning",
+                "the file names other members",
+                reason=f"members are {self.known.listed()}{ignored}{lacks}. Correct [[peers]]; a"
+                " region is added with `crdtstream crdb add-instance`, not by the file",
+            )
 
     def note_kept(self, members: Members) -> None:
         """Note that the folder has them: they count from here on."""
-        if members == self.known:
+        was_kept, before = self.is_kept, self.known
+        self.is_kept, self.known = True, members
+        if not was_kept:
+            self._compare_file()
+        if members == before:
             return
-        self.known = members
         if self.cuts.adopt(members):
             self._tick.post(Signal.REMOVAL)
         self._tick.post(Signal.MEMBERS)
@@ -174,42 +253,25 @@ class KnownMembers:
 
     @property
     def here(self) -> Member | None:
-        """This region as a member; None: it is none, or members are of no epoch yet."""
+        """This region as a member; None: it is none."""
         return self.known.find(self._here)
 
     def takes_from(self, sender: RegionId) -> bool:
         """True if a region may have a say."""
-        members = self.known
-        return sender in (members.remaining if members.epoch else self._configured)
+        return sender in self.known.remaining
 
     def address_of(self, region: RegionId) -> str | None:
-        """Address of a region's links; None for one that is not known.
+        """Address of a region's links; None for one that is not known, or without an address.
 
-        A change of the members beats the node's file, and the file beats what all files said once.
+        A change of the members beats the node's file.
         """
         member = self.known.find(region)
-        if member is None:
-            return self._addresses.get(region)
-        return _address_of(member, self._addresses)
+        return None if member is None else _address_of(member, self._addresses) or None
 
     @property
     def peers(self) -> dict[RegionId, Peer]:
         """The other regions, by the newest members that are known."""
         return peers_of(self._here, self.known, self._addresses)
-
-    def wrong_adoption(self, adopt: Adopt) -> str | None:
-        """Reason why this region does not adopt these members; None: its own file names the same.
-
-        Another folder of this region is no reason: the adoption may be decided by regions that knew
-        the earlier one, and then it is to be finished.
-        """
-        named = {one.region for one in adopt.regions}
-        if named == self._configured:
-            return None
-        return (
-            f"they are {_listed(named)}, and the file of region {self._here} names"
-            f" {_listed(self._configured)}; make the files of all regions name the same"
-        )
 
     # --- Removed regions, and others that are none ----------------------------------------------
 
@@ -218,11 +280,12 @@ class KnownMembers:
         member = self.known.find(region)
         if member is not None and member.status is Status.REMOVED:
             return self.told_removed(member)
-        if not self.known.epoch:
-            return f"region {region} is no peer of region {self._here}; add it to its peers"
+        begins = ""
+        if not self.is_kept:
+            begins = f"; if the database begins now, name it in [[peers]] of region {self._here}"
         return (
             f"region {region} is no member, as far as region {self._here} knows:"
-            f" {self.known.listed()}; add it with `crdtstream crdb add-instance`"
+            f" {self.known.listed()}; add it with `crdtstream crdb add-instance`{begins}"
         )
 
     def told_removed(self, member: Member) -> str:
@@ -254,8 +317,6 @@ class KnownMembers:
         """Reason why this region may issue nothing as a member; None if it may."""
         here = self.here
         if here is None:
-            if not self.known.epoch:
-                return None
             return (
                 f"region {self._here} is no member: {self.known.listed()}; add it with"
                 " `crdtstream crdb add-instance`, and start its node with --join"

@@ -21,14 +21,12 @@ from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.member_changes import (
     Activate,
-    Adopt,
     Change,
     MembersError,
     Removal,
     Remove,
 )
 from crdtstream.core.membership.deciding import (
-    Accept,
     Ballot,
     Decided,
     Letter,
@@ -174,13 +172,14 @@ class Membership:
         self._issue_at = deadlines.new()
         # The record that has the last epoch that was applied, once a tick left it.
         self._applied_seq: int | None = None
-        self._is_kept = bool(kept.instance)
         self._secret = kept.secret
         self._recent = kept.recent
         # All of the log is durable at a start, and the folder may lack its newest changes.
         self._remember(self.seen, kept.votes or self.part.votes)
         self._said_by: dict[RegionId, Said] = {}
         self._first_answers: dict[RegionId, _FirstAnswer] = {}
+        if not recovery.is_recovering:
+            self.members.keep()
 
     @property
     def known(self) -> Members:
@@ -202,16 +201,6 @@ class Membership:
     # --- The folder -----------------------------------------------------------------------------
 
     @property
-    def is_kept(self) -> bool:
-        """True if the folder has the uid, so that it may be sent."""
-        return self._is_kept
-
-    def want_kept(self) -> None:
-        """Let the folder keep its uid."""
-        if not self._is_kept:
-            self.share.note_changed()
-
-    @property
     def folder_change(self) -> StoreMembership | None:
         """The next thing that the folder is to have; None: it has all that it should."""
         if self.share.is_whole:
@@ -231,7 +220,6 @@ class Membership:
 
     def note_folder(self, change: StoreMembership, now: Millis) -> None:
         """Note that the folder has it, durably."""
-        self._is_kept = True
         self.share.note_kept(change.version)
         self.members.note_kept(change.kept.members)
         self.sealing.note_kept(change.kept.seal, now)
@@ -247,11 +235,6 @@ class Membership:
 
     def receive(self, sender: RegionId, message: Message, now: Millis) -> None:
         """Take in a message of another region's part."""
-        if isinstance(message, Accept | Decided) and isinstance(message.change, Adopt):
-            reason = self.members.wrong_adoption(message.change)
-            if reason is not None:
-                self._tick.notice("warning", "members are not adopted", peer=sender, reason=reason)
-                return
         try:
             self.take(self.part.receive(sender, message))
         except MembersError as error:
@@ -260,7 +243,7 @@ class Membership:
         self.look(now)
 
     def said(self, *, to_recovering: PeerRun | None = None) -> bytes:
-        """Bytes that go with an Open or a Welcome; empty if nothing is to be said.
+        """Bytes that go with an Open or a Welcome.
 
         Args:
             to_recovering: a region that recovers and is answered: it may have lost its votes.
@@ -268,9 +251,7 @@ class Membership:
         ballot, vote = Ballot(0, RegionId(0)), None
         if to_recovering is not None:
             ballot, vote = self._answered(to_recovering)
-        if not self._is_kept and not self.known.epoch and ballot.counter == 0:
-            return b""
-        instance = self.instance if self._is_kept else b""
+        instance = self.instance if self.members.is_kept else b""
         here = self.members.here
         is_joining = here is not None and here.status is Status.JOINING
         votes = self.part.votes
@@ -306,14 +287,41 @@ class Membership:
         self._wishes.end_seal_of(asker.region)
         return ballot, vote
 
-    def told_fork(self, data: bytes) -> str | None:
+    def told_fork(self, peer: RegionId, data: bytes) -> str | None:
         """Reason why what a peer says as a link opens is of no history of this database; None: it
         is of the same.  Nothing is noted."""
+        said = None
         try:
-            self.members.check_same_line(decode_said(data).members if data else Members())
+            said = _said(data)
+            self.members.check_same_line(self._members_in(said))
         except (ContentError, MembersError) as error:
-            return str(error)
+            return self._explained(error, peer, said)
         return None
+
+    def _explained(self, error: Exception, peer: RegionId, said: Said | None) -> str:
+        """The text of an error, with what to do if the database began with other regions for a
+        peer."""
+        if (
+            not isinstance(error, ForkError)
+            or said is None
+            or said.members.hash_at(1) == self.known.hash_at(1)
+        ):
+            return str(error)
+        is_kept = bool(said.instance)
+        return f"{error}. {self.members.way_to_one_beginning(peer, said.members, is_kept=is_kept)}"
+
+    def _members_in(self, said: Said) -> Members:
+        """Members that a peer reports; none if they are those of its file, and it keeps none yet.
+
+        If this region knows a later epoch, the peer takes that over, or refuses it.
+
+        Raises:
+            MembersError: it names none.
+        """
+        if not said.members.epoch:
+            raise MembersError("it names no members; run the same version everywhere")
+        is_kept = bool(said.instance) or said.members.epoch > 1
+        return said.members if is_kept or self.known.epoch == 1 else Members()
 
     def hear(self, peer: RegionId, run_id: int, data: bytes) -> str | None:
         """Take in what a peer said as a link opened, in this run of its node.
@@ -326,14 +334,15 @@ class Membership:
             # Should the run that was answered ask again, it gave its words before this one.
             del self._first_answers[peer]
         member = self.known.find(peer)
-        if not data and (member is None or member.status is not Status.JOINING):
-            return None
+        said = None
         try:
-            said = decode_said(data) if data else Said()
-            self.members.note_newest(said.members)
+            said = _said(data)
+            told = self._members_in(said)
+            self._note_members(told)
+            said = replace(said, members=told)
             self._hear_decision(peer, said)
         except (ContentError, MembersError) as error:
-            return str(error)
+            return self._explained(error, peer, said)
         if self.other_node is not None:
             return self.other_node
         self._note_said(peer, said)
@@ -401,7 +410,7 @@ class Membership:
         The peer's earlier folder, which was put back, asks only the regions that were members then.
         If all of these are gone, no other would inform it.
         """
-        if self.known.epoch and not self.members.is_removed and self.members.takes_from(peer):
+        if not self.members.is_removed and self.members.takes_from(peer):
             self._tick.send([News(peer, self.told)])
 
     def note_news(self, members: Members) -> str | None:
@@ -411,11 +420,22 @@ class Membership:
             Reason why that cannot be; None if it can.
         """
         try:
-            self.members.note_newest(members)
+            self._note_members(members)
         except MembersError as error:
             return str(error)
         self.members.note_own_cut(members)
         return None
+
+    def _note_members(self, members: Members) -> None:
+        """
+        Raises:
+            ForkError: they are of another history, which does not replace what the file names.
+        """
+        if self.members.replaced_by(members):
+            self.members.begin_again(members)
+            self.seen = self._replica.members
+            self.part = replace(self.part, members=self.seen)
+        self.members.note_newest(members)
 
     def _wrong_token(self, member: Member, said: Said) -> str | None:
         """Reason why there can be no link with a region that joins; None if it shows its token.
@@ -650,7 +670,8 @@ class Membership:
         return not self.part.may_vote and any(one.epoch > epoch for one in self._said)
 
     def note_recovered(self, now: Millis) -> None:
-        """Vote from here on: all members have answered this region."""
+        """Keep what the file names, and vote from here on: all members have answered."""
+        self.members.keep()
         if self.part.may_vote or self.lacks_votes:
             return
         self._hear_again()
@@ -691,6 +712,10 @@ class Membership:
 
     def _note_refused_message(self, peer: RegionId, error: MembersError) -> None:
         self._tick.notice("error", "a message on members is refused", peer=peer, reason=str(error))
+
+
+def _said(data: bytes) -> Said:
+    return decode_said(data) if data else Said()
 
 
 @dataclass(slots=True, eq=False)
