@@ -24,8 +24,9 @@ from crdtstream.core.lanes.columns import NodeColumns
 from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import unpack
+from crdtstream.core.member_changes import INSTANCE_BYTES
 from crdtstream.core.membership.encoding import Kept
-from crdtstream.core.membership.members import beginning_of
+from crdtstream.core.membership.members import beginning_of, genesis
 from crdtstream.core.replica import Replica
 from crdtstream.core.uid import DatabaseUid
 from crdtstream.core.wire.local_codec import merged_in
@@ -41,7 +42,14 @@ from crdtstream.region.clients import Stop
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.readiness import DatabaseIdentity
-from crdtstream.region.ready import AnyLetter, Confirm, Parcel, Ready, StoreIdentity
+from crdtstream.region.ready import (
+    AnyLetter,
+    Confirm,
+    Parcel,
+    Ready,
+    StoreIdentity,
+    StoreMembership,
+)
 from crdtstream.region.retention import BACKLOG_BYTES_DEFAULT
 from crdtstream.region.runtime import Runtime
 from crdtstream.region.staleness import LagAction
@@ -206,7 +214,10 @@ class SimNode:
         if joins is not None:
             now(begin_joining(self.disk, joins.database_uid, joins.kept))
         elif settings.has_database:
+            first = genesis([self.number, *self.configured])
+            kept = Kept(self.number.to_bytes(INSTANCE_BYTES, "big"), members=first)
             now(write_change(self.disk, StoreIdentity(DatabaseIdentity(UID))))
+            now(write_change(self.disk, StoreMembership(kept, 0)))
             now(write_change(self.disk, Confirm()))
         self.start()
 

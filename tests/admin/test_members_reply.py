@@ -31,11 +31,10 @@ def test_regions_that_the_files_name_are_members() -> None:
     assert reply.numbers_left == REGION_MAX - 3
 
 
-@pytest.mark.parametrize("is_restored", [False, True], ids=["proven", "restored"])
 @pytest.mark.parametrize("count", [2, 3])
-async def test_the_last_one_left_removes_those_that_are_gone(count: int, is_restored: bool) -> None:
+async def test_the_last_one_left_removes_those_that_are_gone(count: int) -> None:
     """The files name regions that nobody will ever reach again."""
-    async with LiveRegion(1, addresses(count), is_proven=not is_restored).running() as region:
+    async with LiveRegion(1, addresses(count)).running() as region:
         for gone in range(count, 1, -1):
             remove = pb.RemoveRegion(region=gone, force=True, survivors=[1])
             for dry_run in (True, False):
@@ -47,6 +46,16 @@ async def test_the_last_one_left_removes_those_that_are_gone(count: int, is_rest
     member = pb.MemberStatus.Status
     assert statuses.pop(1) == member.ACTIVE
     assert set(statuses.values()) == {member.REMOVED}
+
+
+async def test_a_region_with_an_empty_folder_changes_nothing() -> None:
+    """It would begin another database, while a region that has the first one perhaps lives."""
+    remove = pb.RemoveRegion(region=2, force=True, survivors=[1])
+    async with LiveRegion(1, addresses(2), is_proven=False).running() as region:
+        request = pb.ChangeMembersRequest(remove=remove)
+        with pytest.raises(MembersError, match="region 1 has nothing of the database yet"):
+            await change_members(region.engine, SETTINGS, PeerCalls("crdb"), request, draw=0)
+        assert region.region.membership.known.epoch == 1
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

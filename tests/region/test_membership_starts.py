@@ -792,7 +792,7 @@ def last_one_left(count: int, *, folder: FolderState) -> Council:
     numbers = tuple(range(1, count + 1))
     council = Council(numbers)
     council.away |= set(numbers) - {1}
-    folder = replace(folder, membership=council.kept[1])
+    folder = replace(folder, membership=replace(council.kept[1], members=founded(count)))
     council.driven[1] = Driven(make_region(1, numbers, log=council.driven[1].log, folder=folder))
     assert council.driven[1].region.opening.is_recovering
     return council

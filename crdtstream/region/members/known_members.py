@@ -312,6 +312,19 @@ class KnownMembers:
         if here is not None and here.status is Status.REMOVED:
             raise MembersError(self.told_removed(here))
 
+    def check_is_kept(self) -> None:
+        """
+        Raises:
+            MembersError: the folder has no members, and so nothing of the database that the file
+                names: a region that changed them would go on with a database of its own.
+        """
+        if not self.is_kept:
+            raise MembersError(
+                f"the folder of region {self._here} has nothing of the database yet; run the"
+                " command in a region that has. If none is left, begin a new database with"
+                " --new-database"
+            )
+
     @property
     def obstacle(self) -> str | None:
         """Reason why this region may issue nothing as a member; None if it may."""

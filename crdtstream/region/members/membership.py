@@ -459,6 +459,7 @@ class Membership:
         """
         try:
             self.check_is_member()
+            self.members.check_is_kept()
             if self.part.votes.decided is None:
                 # A change that cannot be made does not have to wait for its turn.
                 change = make(self.part.members)
