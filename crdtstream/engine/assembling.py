@@ -56,8 +56,8 @@ async def assemble(
         StoreError: the folder is damaged; see ``recover``.
     """
     kept = folder.membership.members
-    first = beginning_of(kept) if kept.epoch else genesis({identity.region, *configured})
-    known = peers_of(identity.region, kept if kept.epoch else first, configured)
+    members = kept if kept.epoch else genesis({identity.region, *configured})
+    first, known = beginning_of(members), peers_of(identity.region, members, configured)
     recovered = await recover(log, checkpoints, partial(begun, new_replica, known, first))
     replica = recovered.replica
     if not kept.epoch and replica.members.epoch <= 1:

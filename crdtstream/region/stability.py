@@ -94,10 +94,10 @@ class Stability:
 
     def has_stable_members(self, members: Members) -> bool:
         """True if the last effect of these members is causally stable; not while it recovers."""
-        dot = members.history[-1].dot
-        if members.epoch == 1 and dot is None:
+        if members.epoch == 1:
             # No effect reports what all files name.
             return True
+        dot = members.history[-1].dot
         if dot is None or self._recovery.is_recovering or not self._counts_all_members:
             return False
         stable = self._knowledge.stable(self._outstanding.durable_vv)

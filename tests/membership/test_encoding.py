@@ -108,6 +108,11 @@ WRONG: dict[str, Callable[[list[object]], object]] = {
         [[bytes(32), None], *all_[1][1:]],  # type: ignore[index]
         *all_[2:],
     ],
+    "made this": lambda all_: [
+        all_[0],
+        [[all_[1][0][0], [1, 1]], *all_[1][1:]],  # type: ignore[index]
+        *all_[2:],
+    ],
     "no region is active": lambda all_: [[], *all_[1:]],
     "numbers cannot be drawn above 1024": lambda all_: [*all_[:2], 1024],
     "a hash of another length": lambda all_: [all_[0], [[b"x", None]], 0],
