@@ -148,6 +148,7 @@ async def change_members(
     # A repeated attempt is for the same change.
     now = engine.now()
     if request.dry_run:
+        membership.members.check_is_kept()
         members = apply(membership.known, _change(request, membership.known, draw, now))
     else:
         survivors = map(RegionId, request.remove.survivors)

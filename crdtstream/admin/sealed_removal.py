@@ -57,6 +57,8 @@ class SealedRemoval:
         if self.region in membership.known.removed:
             yield self._end(membership.known)
             return
+        # Before the region is asked to take no more writes.
+        membership.members.check_is_kept()
         if dry_run:
             async for step in self._rehearsed(membership.part.members):
                 yield step

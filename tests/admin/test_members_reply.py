@@ -6,7 +6,8 @@ import pytest
 
 from crdtstream.access.peer_calls import PeerCalls
 from crdtstream.admin.members import change_members, members_reply
-from crdtstream.core.ids import REGION_MAX
+from crdtstream.admin.sealed_removal import SealedRemoval
+from crdtstream.core.ids import REGION_MAX, RegionId
 from crdtstream.core.member_changes import MembersError
 from crdtstream.engine.engine import Engine
 from crdtstream.settings.node_settings import NodeSettings
@@ -48,13 +49,19 @@ async def test_the_last_one_left_removes_those_that_are_gone(count: int) -> None
     assert set(statuses.values()) == {member.REMOVED}
 
 
-async def test_a_region_with_an_empty_folder_changes_nothing() -> None:
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_region_with_an_empty_folder_changes_nothing(dry_run: bool) -> None:
     """It would begin another database, while a region that has the first one perhaps lives."""
     remove = pb.RemoveRegion(region=2, force=True, survivors=[1])
     async with LiveRegion(1, addresses(2), is_proven=False).running() as region:
-        request = pb.ChangeMembersRequest(remove=remove)
+        request = pb.ChangeMembersRequest(remove=remove, dry_run=dry_run)
         with pytest.raises(MembersError, match="region 1 has nothing of the database yet"):
             await change_members(region.engine, SETTINGS, PeerCalls("crdb"), request, draw=0)
+        removal = SealedRemoval(
+            region.engine, SETTINGS, PeerCalls("crdb"), RegionId(2), RegionId(1), seconds=1.0
+        )
+        with pytest.raises(MembersError, match="region 1 has nothing of the database yet"):
+            await anext(removal.run(dry_run=dry_run))
         assert region.region.membership.known.epoch == 1
 
 

@@ -72,9 +72,8 @@ def peers_of(
 
 
 def _address_of(member: Member, configured: Mapping[RegionId, str]) -> str:
-    """Empty: this node's file has to name one."""
-    in_file, named = configured.get(member.region, ""), member.contact.grpc
-    return in_file or named if member.changed == 1 else named or in_file
+    """Empty: no change has named one, and this node's file lacks it."""
+    return member.contact.grpc or configured.get(member.region, "")
 
 
 class KnownMembers:
@@ -320,9 +319,9 @@ class KnownMembers:
         """
         if not self.is_kept:
             raise MembersError(
-                f"the folder of region {self._here} has nothing of the database yet; run the"
-                " command in a region that has. If none is left, begin a new database with"
-                " --new-database"
+                f"the folder of region {self._here} has nothing of the database yet: run the"
+                " command in a region that has data of it. If no such region is left, begin a new"
+                " database with --new-database"
             )
 
     @property
