@@ -3,8 +3,10 @@
 Like all checks, it looks from outside: the regions' logs and votes show which changes were made.
 """
 
+from collections import defaultdict
 from itertools import combinations
 
+from crdtstream.core.clock import MutableVersionVector, join
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import RegionId
 from crdtstream.core.member_changes import Change, Removal, Remove
@@ -27,6 +29,8 @@ class MemberChecks:
         # By number, the hash of the history that ends with the change that assigned it.
         self._given: dict[RegionId, bytes] = {}
         self._seen: dict[RegionId, tuple[object, ...]] = {}
+        # By region, the effects that were durable in one of its folders.
+        self._had: defaultdict[RegionId, MutableVersionVector] = defaultdict(dict)
         # Histories whose last change may have been decided by a part without a majority; and by
         # region, the epoch that it knew at the last look, and if it was told to go on alone.
         self._alone: set[bytes] = set()
@@ -46,6 +50,8 @@ class MemberChecks:
         Raises:
             ViolationError: an invariant does not hold.
         """
+        for node in self._world.up():
+            join(self._had[node.number], node.region.outstanding.durable_vv)
         seen = {node.number: _facts_of(node) for node in self._world.up()}
         if seen == self._seen:
             return
@@ -54,7 +60,7 @@ class MemberChecks:
             part = node.region.membership.part
             if part.votes.decided is not None:
                 self._changes[part.decided_members.hash] = part.votes.decided
-        # What only a file names may be replaced by what the others know.
+        # Members that only a file names may be replaced by those that the others know.
         settled = [node for node in self._world.up() if node.region.membership.members.is_kept]
         for node in settled:
             self._note_alone(node)
@@ -88,7 +94,11 @@ class MemberChecks:
                 raise ViolationError(f"I20: number {one.region} is given twice: {members.listed()}")
 
     def _look_at_seals(self, node: SimNode) -> None:
-        """I21: all effects of a sealed region count."""
+        """I21: all effects of a sealed region count.
+
+        Except those that a member once had durably: the seal was right, and its folder was put back
+        before it went on without those that have them still.
+        """
         members = members_of(node)
         for region, cut in node.region.membership.members.cuts.final.items():
             member = members.find(region)
@@ -101,7 +111,8 @@ class MemberChecks:
             # In another part of a split database it may have gone on, by another change.
             is_known = sealed.is_up and not are_split(node, sealed)
             issued = sealed.region.replica.issued if is_known else cut
-            if issued > cut:
+            had = max(self._had[one].get(region, 0) for one in members.active)
+            if issued > max(cut, had):
                 raise ViolationError(
                     f"I21: region {region} was sealed and has issued {issued} effects, of which"
                     f" {cut} count in region {node.number}"
