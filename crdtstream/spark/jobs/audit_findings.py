@@ -54,7 +54,7 @@ class Subject(NamedTuple):
     origin: int = 0
 
 
-# What each region has of a subject; None if it has nothing.
+# By region, the ID that it has of a subject; None if it has nothing.
 ByRegion: TypeAlias = Mapping[int, EntryId | None]
 
 
