@@ -48,12 +48,10 @@ from crdtstream.region.events import (
 from crdtstream.region.freshness import Freshness, to_ms
 from crdtstream.region.ground import Ground
 from crdtstream.region.limits import RegionLimits
-from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.pull import Pull
-from crdtstream.region.links.routes import Routes
 from crdtstream.region.opening import FolderState
 from crdtstream.region.others import Others
 from crdtstream.region.outstanding import Mark
@@ -186,48 +184,13 @@ class Region:
         self.knowledge, self.lags = others.knowledge, others.lags
         self.staleness, self.stability = others.staleness, others.stability
 
-        self.links = self._linked(ground, identity)
+        self.links = Links(OwnSide(identity, ground, front, storage, part, others), ground)
         self.tick.follow = self._follow
         # The log may have newer members than the folder.
         self._follow_members()
         self.opening.look()
         # The clock goes on while a process is down: keys may have expired that no client asks for.
         self.tick.open()
-
-    def _linked(self, ground: Ground, identity: Identity) -> Links:
-        """The links to the peers, and this region as they see it."""
-        peers, runtime, now = ground.peers, ground.runtime, ground.now
-        routes = Routes(
-            peers,
-            self._participation.peer_runs,
-            self.tick,
-            now=now,
-            relay_after_ms=self.limits.inbox_wait_ms_max,
-        )
-        own = OwnSide(
-            identity=identity,
-            replica=self.replica,
-            database=self.database,
-            outstanding=self.outstanding,
-            knowledge=self.knowledge,
-            lags=self.lags,
-            replication_lag=self.staleness.lag,
-            opening=self.opening,
-            membership=self.membership,
-            numbering=self.numbering,
-            compared=self.compared,
-            retention=self.retention,
-            bootstrap=self.bootstrap,
-            claims=Claims(peers, self.outstanding, self.opening),
-            routes=routes,
-            tick=self.tick,
-            limits=self.limits,
-            stability=self.stability,
-            holding=self.holding,
-            repair=self.repair,
-            cold=self.cold,
-        )
-        return Links(own, peers, now=now, uniform=runtime.uniform, clock=runtime.clock)
 
     def _follow(self, event: Event) -> None:
         """Have the parts follow what another one posted; see ``events.py``."""

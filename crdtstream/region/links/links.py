@@ -6,7 +6,6 @@ removed.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from crdtstream.core.applying.checking_members import check_members
@@ -17,6 +16,7 @@ from crdtstream.core.size import Size
 from crdtstream.core.wire.codec import BatchError
 from crdtstream.database.listening import Kind
 from crdtstream.region.freshness import to_ms
+from crdtstream.region.ground import Ground
 from crdtstream.region.links.messages import (
     PROTOCOL_VERSION,
     Identity,
@@ -29,7 +29,7 @@ from crdtstream.region.links.publications import PUBLICATION_BYTES_MAX, Publicat
 from crdtstream.region.links.pull import Pull
 from crdtstream.region.links.serve import Serve
 from crdtstream.region.links.stats import ServeStats
-from crdtstream.region.peers import Peers, PeersChange
+from crdtstream.region.peers import PeersChange
 
 # The longest that clients wait for a run of remote batches; a single batch may take longer.
 RUN_NS: Final = Size(4_000_000, least=0)
@@ -45,23 +45,14 @@ class Links:
         applied: what the open tick applied: by which link it came, and when it was issued.
     """
 
-    def __init__(
-        self,
-        own: OwnSide,
-        peers: Peers,
-        *,
-        now: Millis,
-        uniform: Callable[[float, float], float],
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, own: OwnSide, ground: Ground) -> None:
         self.pulls: dict[RegionId, Pull] = {}
         self.serves: dict[RegionId, Serve] = {}
         self.serve_stats: dict[RegionId, ServeStats] = {}
         self.applied: list[tuple[Pull, Millis]] = []
         self._own = own
-        self._peers = peers
-        self._uniform = uniform
-        self._clock = clock
+        self._peers = ground.peers
+        self._uniform, self._clock = ground.runtime.uniform, ground.runtime.clock
         # Per removed region the number of effects that were refused.
         self._beyond_cut: dict[RegionId, int] = {}
         # Per region the reason why its last call was refused: a region that tries again is logged
@@ -69,8 +60,8 @@ class Links:
         self._refused: dict[RegionId, str] = {}
         # By the record that will have what was applied: links hear of it when that is in the log.
         self._left: deque[tuple[int, list[tuple[Pull, Millis]]]] = deque()
-        for peer in peers.addresses:
-            self._begin(peer, now)
+        for peer in ground.peers.addresses:
+            self._begin(peer, ground.now)
 
     def follow_peers(self, change: PeersChange) -> None:
         self._own.claims.follow_peers(change)

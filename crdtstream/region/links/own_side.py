@@ -1,73 +1,58 @@
 """This region as its links see it: what they ask of it, and what they report to it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.core.replica import Replica
-from crdtstream.database.database import Database
-from crdtstream.region.bootstrap import Bootstrap
-from crdtstream.region.cold_reads import ColdReads
-from crdtstream.region.freshness import Lags
-from crdtstream.region.histories import Compared
-from crdtstream.region.holding import Holding
-from crdtstream.region.knowledge import Knowledge
-from crdtstream.region.lag import ReplicationLag
-from crdtstream.region.limits import RegionLimits
+from crdtstream.region.client_side import ClientSide
+from crdtstream.region.ground import Ground
 from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.links.words import Words
-from crdtstream.region.members.membership import Membership
-from crdtstream.region.numbering import Numbering
-from crdtstream.region.opening import Opening
-from crdtstream.region.outstanding import Outstanding
-from crdtstream.region.repair import Repair
-from crdtstream.region.retention import Retention
-from crdtstream.region.stability import Stability
-from crdtstream.region.tick import Tick
+from crdtstream.region.others import Others
+from crdtstream.region.participation import Participation
+from crdtstream.region.storage import Storage
 
 
-@dataclass(slots=True, eq=False)
 class OwnSide:
-    """Values that all links of one region share.
+    """Values that all links of one region share; those that are not named here are as of
+    ``Region``.
 
     Attributes:
-        lags: how far this region is behind its peers.
-        retention: the records of the log that are kept for members.
-        bootstrap: the state of another region that this one takes over.
-        membership: the members.
-        numbering: the incarnations of this region and of others.
-        compared: whether peers have the effects that are here.
+        identity: the name of this region for its peers.
+        replication_lag: the effects of this region that no peer durably has.
         claims: what others can have of this region's effects.
-        stability: takes in what peers report to have durably.
-        holding: whether nothing is applied for a time, so that nothing more is read.
-        repair: whether a batch has to wait until the repair of a key ends.
-        cold: reads entries that a batch needs.
+        routes: the origins that each link is asked for.
     """
 
-    identity: Identity
-    replica: Replica
-    database: Database
-    outstanding: Outstanding
-    knowledge: Knowledge
-    lags: Lags
-    replication_lag: ReplicationLag
-    opening: Opening
-    membership: Membership
-    numbering: Numbering
-    compared: Compared
-    retention: Retention
-    claims: Claims
-    bootstrap: Bootstrap
-    routes: Routes
-    tick: Tick
-    limits: RegionLimits
-    stability: Stability
-    holding: Holding
-    repair: Repair
-    cold: ColdReads
+    def __init__(
+        self,
+        identity: Identity,
+        ground: Ground,
+        front: ClientSide,
+        storage: Storage,
+        part: Participation,
+        others: Others,
+    ) -> None:
+        self.identity = identity
+        self.replica, self.database = ground.replica, ground.database
+        self.tick, self.limits = ground.tick, ground.limits
+        self.cold = front.cold
+        self.outstanding, self.retention = storage.outstanding, storage.retention
+        self.bootstrap, self.repair = storage.bootstrap, storage.repair
+        self.membership, self.numbering = part.membership, part.numbering
+        self.compared, self.opening, self.holding = part.compared, part.opening, part.holding
+        self.knowledge, self.lags = others.knowledge, others.lags
+        self.replication_lag, self.stability = others.staleness.lag, others.stability
+        self.claims = Claims(ground.peers, storage.outstanding, part.opening)
+        self.routes = Routes(
+            ground.peers,
+            part.peer_runs,
+            ground.tick,
+            now=ground.now,
+            relay_after_ms=ground.limits.inbox_wait_ms_max,
+        )
 
     def learn_others(
         self, others: Mapping[RegionId, VersionVector], words: Words, *, by: RegionId
