@@ -211,12 +211,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "region": (
         *("limits", "histogram", "peers", "answering", "beginning", "durability", "events"),
         "deadlines",
-        *("fetching", "pins", "repair", "bootstrap_bounds"),
+        *("fetching", "pins", "bootstrap_bounds"),
         *("freshness", "knowledge", "lag", "readiness", "retention"),
         *("ready", "tick", "folder_share", "outstanding"),
         # Parts that post events.
         *("bidding", "bootstrap", "checkpointing", "histories", "peer_runs", "write_gate"),
-        *("clients", "wait", "client_table", "runtime", "ground"),
+        *("repair", "clients", "wait", "client_table", "runtime", "ground"),
         *("cold_reads", "room", "staleness", "client_side", "storage"),
         *("members", "numbering"),
         *("holding", "stability", "catching_up", "opening", "participation", "others"),

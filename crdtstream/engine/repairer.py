@@ -162,7 +162,7 @@ class Repairer:
         """Hold the region: it issues nothing, and applies only what it is told to.  At the end all
         goes on, and the staging is removed if it is not of the state."""
         region = self._region
-        region.hold_for_repair(key, source)
+        region.repair.hold(key, source)
         logger.info("repair: a key is compared", key=key[:SHOWN_BYTES], peer=source)
         try:
             yield
@@ -171,7 +171,7 @@ class Repairer:
                 if not region.bootstrap.is_saving:
                     await self._staging.discard()
             finally:
-                region.end_repair()
+                region.repair.end()
 
     # --- Until it is known what differs -------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Repairer:
             await self._settle()
             cut = await self._copied(key, source)
             self._failpoints.reach("repair.staged")
-            region.aim_for_repair(cut.vv)
+            region.repair.aim(cut.vv)
             if await self._reaches(cut.vv):
                 break
             self._obstacle = "this region issues effects all the time"

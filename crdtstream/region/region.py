@@ -34,7 +34,7 @@ from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
-from crdtstream.region.bootstrap import CopyProgress, Phase
+from crdtstream.region.bootstrap import Phase
 from crdtstream.region.client_side import ClientSide
 from crdtstream.region.events import (
     BidUnanswered,
@@ -162,7 +162,7 @@ class Region:
         self.fetching, self.clients, self.cold = front.fetching, front.clients, front.cold
         self.gate, self.answer_time = front.gate, front.answer_time
 
-        storage = Storage(ground, seq=seq)
+        storage = Storage(ground, front.gate, seq=seq)
         self.outstanding, self.retention = storage.outstanding, storage.retention
         self.checkpointing, self.durability = storage.checkpointing, storage.durability
         self.memory, self.disk, self.room = storage.memory, storage.disk, storage.room
@@ -356,29 +356,6 @@ class Region:
     @property
     def _lacking(self) -> dict[RegionId, Collection[RegionId]]:
         return {peer: pull.lacking for peer, pull in self.links.pulls.items()}
-
-    # --- A repair of one key ------------------------------------------------------------------
-
-    def hold_for_repair(self, key: bytes, source: RegionId) -> None:
-        """Apply nothing, and take no writes, from now on."""
-        self.repair.hold(key, source)
-        self.bootstrap.is_lent = True
-        self.bootstrap.progress = CopyProgress(self.tick)
-        self.gate.refuse(Cause.REPAIR, self.repair.obstacle)
-
-    def aim_for_repair(self, upto: VersionVector) -> None:
-        """Apply what is missing up to a version vector, and nothing beyond."""
-        self.repair.aim(upto)
-        self.tick.may_apply = True
-        self.tick.open()
-
-    def end_repair(self) -> None:
-        """End the repair: everything goes on."""
-        self.repair.end()
-        self.bootstrap.is_lent = False
-        self.gate.refuse(Cause.REPAIR, None)
-        self.tick.may_apply = True
-        self.tick.open()
 
     def merge(self, merging: Merging | Repairing, now: Millis) -> None:
         """Take over the state of another region, or a key of it: end a merge.

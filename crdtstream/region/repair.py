@@ -14,9 +14,13 @@ go on.
 
 from enum import StrEnum
 
-from crdtstream.core.clock import Versioned, VersionVector, missing
+from crdtstream.core.clock import VersionVector, missing
 from crdtstream.core.effects import EffectBatch
 from crdtstream.core.ids import RegionId
+from crdtstream.core.replica import Replica
+from crdtstream.region.bootstrap import Bootstrap, CopyProgress
+from crdtstream.region.tick import Tick
+from crdtstream.region.write_gate import Cause, WriteGate
 
 
 class RepairPhase(StrEnum):
@@ -38,27 +42,32 @@ class Repair:
         source: the region whose state it is to be.
     """
 
-    def __init__(self, applied: Versioned, here: RegionId) -> None:
+    def __init__(self, replica: Replica, tick: Tick, gate: WriteGate, bootstrap: Bootstrap) -> None:
         """
         Args:
-            applied: what is applied here.
-            here: this region.
+            bootstrap: its staging is lent to a repair.
         """
         self.phase = RepairPhase.IDLE
         self.key = b""
-        self.source = here
-        self._applied = applied
-        self._here = here
+        self.source = replica.region
+        self._replica = replica
+        self._tick = tick
+        self._gate = gate
+        self._bootstrap = bootstrap
         self._upto: VersionVector = {}
 
     def hold(self, key: bytes, source: RegionId) -> None:
-        """Apply nothing and issue nothing from now on."""
+        """Apply nothing and take no writes from now on."""
         assert self.phase is RepairPhase.IDLE
         self.phase, self.key, self.source = RepairPhase.COPYING, key, source
+        self._bootstrap.is_lent = True
+        self._bootstrap.progress = CopyProgress(self._tick)
+        self._gate.refuse(Cause.REPAIR, self.obstacle)
 
     def aim(self, upto: VersionVector) -> None:
         """Apply what is missing up to a version vector, and nothing beyond."""
         self.phase, self._upto = RepairPhase.CATCHING_UP, dict(upto)
+        self._apply_again()
 
     def hold_again(self) -> None:
         """Apply nothing, until another aim is known."""
@@ -66,7 +75,15 @@ class Repair:
 
     def end(self) -> None:
         """End the repair: all goes on."""
-        self.phase, self.key, self.source, self._upto = RepairPhase.IDLE, b"", self._here, {}
+        self.phase, self.key, self._upto = RepairPhase.IDLE, b"", {}
+        self.source = self._replica.region
+        self._bootstrap.is_lent = False
+        self._gate.refuse(Cause.REPAIR, None)
+        self._apply_again()
+
+    def _apply_again(self) -> None:
+        self._tick.may_apply = True
+        self._tick.open()
 
     @property
     def is_idle(self) -> bool:
@@ -86,7 +103,7 @@ class Repair:
     @property
     def lacks(self) -> int:
         """Number of effects to be applied before the two can be compared."""
-        return missing(self._applied.vv, self._upto)
+        return missing(self._replica.vv, self._upto)
 
     @property
     def obstacle(self) -> str | None:
@@ -95,7 +112,7 @@ class Repair:
             return None
         # Without the key's name: that may be anything, and this is an error of a client.
         return (
-            f"region {self._here} takes no writes while a key is compared with that of region"
-            f" {self.source}, and perhaps replaced (`crdtstream crdb repair`); try again in a"
-            " moment, or write in another region"
+            f"region {self._replica.region} takes no writes while a key is compared with that of"
+            f" region {self.source}, and perhaps replaced (`crdtstream crdb repair`); try again in"
+            " a moment, or write in another region"
         )

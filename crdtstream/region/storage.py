@@ -14,12 +14,13 @@ from crdtstream.region.outstanding import Outstanding
 from crdtstream.region.repair import Repair
 from crdtstream.region.retention import Retention
 from crdtstream.region.room import DiskBound, MemoryBound, Room
+from crdtstream.region.write_gate import WriteGate
 
 
 class Storage:
     """See the module's text; the attributes are as of ``Region``."""
 
-    def __init__(self, ground: Ground, *, seq: int) -> None:
+    def __init__(self, ground: Ground, gate: WriteGate, *, seq: int) -> None:
         """
         Args:
             seq: as of ``Region``.
@@ -35,4 +36,4 @@ class Storage:
         self.bootstrap = Bootstrap(
             tick, replica, patience_ms=PATIENCE.value * limits.inbox_wait_ms_max
         )
-        self.repair = Repair(replica, replica.region)
+        self.repair = Repair(replica, tick, gate, self.bootstrap)

@@ -8,11 +8,9 @@ from crdtstream.engine.bootstrapper import Bootstrapper
 from crdtstream.engine.repairer import Repairer, RepairError
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
-from crdtstream.region.repair import Repair
 from crdtstream.store.log import MemoryLog
 from crdtstream.store.staging import MemoryStaging, StagedCut, Staging
 from tests.harness.driven import make_region
-from tests.harness.parts import Applied
 from tests.harness.regions import Node
 
 R1, R2 = RegionId(1), RegionId(2)
@@ -44,7 +42,7 @@ def batches() -> list[EffectBatch]:
 
 def test_nothing_beyond_the_aim_is_applied() -> None:
     first, second = batches()
-    repair = Repair(Applied(), R1)
+    repair = make_region().repair
     holds = []
     repair.hold(b"x", R2)
     holds.append(repair.holds_links)
@@ -61,12 +59,12 @@ def test_nothing_beyond_the_aim_is_applied() -> None:
 def test_no_writes_are_taken_meanwhile() -> None:
     region = make_region()
     before = region.database.fault
-    region.hold_for_repair(b"x\r\n", R2)
+    region.repair.hold(b"x\r\n", R2)
     assert region.database.fault is not None
     assert "\n" not in region.database.fault
     assert region.bootstrap.needs_staging
     assert region.bootstrap_wanted(NOW) is None
-    region.end_repair()
+    region.repair.end()
     assert region.database.fault == before
     assert not region.bootstrap.needs_staging
 
