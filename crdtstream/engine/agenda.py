@@ -181,7 +181,7 @@ class Agenda:
         checkpointing.grown_us += took_us
         if checkpointing.grown_bytes >= checkpointing.log_bytes > 0:
             checkpointing.on_wanted()
-        region.note_logged(seq, now, durable=self.fsync is Fsync.ALWAYS)
+        region.log.note_logged(seq, now, durable=self.fsync is Fsync.ALWAYS)
         return size
 
     def note_refused(self, reason: str) -> None:
@@ -190,7 +190,7 @@ class Agenda:
         self.at_once = NO_RECORDS
         self.is_refused = True
         self.commit_backoff.note_failed()
-        self.region.note_refused(reason)
+        self.region.log.note_refused(reason)
 
     # --- Syncs --------------------------------------------------------------------------------
 
@@ -213,11 +213,11 @@ class Agenda:
             mark: as it was when the sync began; what was committed meanwhile may not be in it.
         """
         self._was_missing = False
-        self.region.note_synced(mark, now)
+        self.region.log.note_synced(mark, now)
 
     def note_sync_refused(self, reason: str) -> None:
         """Note that the disk refused to sync: it is tried again when a sync is next."""
-        self.region.note_refused(reason)
+        self.region.log.note_refused(reason)
 
     def next_fsync(self) -> FsyncChange | None:
         """The rule by which commits are to become durable from now on; None: it stays.
@@ -247,7 +247,7 @@ class Agenda:
             Seconds after which ``try_fsync_again`` is to be called.
         """
         self._followed = change.fsync.value
-        self.region.note_refused(reason)
+        self.region.log.note_refused(reason)
         return COMMIT_RETRY_SECONDS_MAX.value
 
     def try_fsync_again(self) -> None:
@@ -280,7 +280,7 @@ class Agenda:
         self._was_missing = True
         self.region.outstanding.is_gone = is_gone
         if self.region.fault != reason:
-            self.region.note_refused(reason)
+            self.region.log.note_refused(reason)
 
     def note_folder_found(self) -> Mark | None:
         """Note that the folder has the log.

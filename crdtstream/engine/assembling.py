@@ -74,7 +74,7 @@ async def assemble(
         configured=configured,
         limits=limits,
     )
-    region.note_beginning(log.first_seq, log.begins)
+    region.log.note_beginning(log.first_seq, log.begins)
     # The replayed records count towards the next checkpoint.
     region.checkpointing.grown_bytes = recovered.bytes
     region.checkpointing.grown_us = recovered.replay_us

@@ -194,7 +194,7 @@ class Bootstrapper:
                 if await self._is_lost(merged):
                     return None
                 await self._log.note_lacks(lacks_of_log(region.replica.vv, merged.vv))
-                region.note_beginning(self._log.first_seq, self._log.begins)
+                region.log.note_beginning(self._log.first_seq, self._log.begins)
                 if not region.numbering.is_kept:
                     # An incarnation may be of effects that this state has; the state is merged
                     # later.

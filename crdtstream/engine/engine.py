@@ -590,7 +590,7 @@ class Engine:
         """True if a program that asked to write at ``asked_ms`` still has to wait."""
         region = self.region
         return (
-            region.is_congested
+            region.log.is_congested
             or region.database.pause is not None
             or region.staleness.holds_back(writes, asked_ms, self.now())
         )

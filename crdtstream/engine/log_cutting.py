@@ -95,5 +95,5 @@ async def cut_log(
     try:
         await cut(upto_seq)
     finally:
-        region.note_beginning(log.first_seq, log.begins)
+        region.log.note_beginning(log.first_seq, log.begins)
     return log.first_seq - first_seq

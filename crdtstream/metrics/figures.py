@@ -351,7 +351,7 @@ class Figures:
             d.SYNC_DURATION_SECONDS: lambda: [_scaled(stats.sync_us, US_PER_SECOND)],
             d.COMMIT_QUEUE_RECORDS: lambda: [Sample(outstanding.queued_records)],
             d.COMMIT_QUEUE_BYTES: lambda: [Sample(outstanding.queued_bytes)],
-            d.CONGESTED: lambda: [Sample(self._region.is_congested)],
+            d.CONGESTED: lambda: [Sample(self._region.log.is_congested)],
             d.LOG_RECORDS: lambda: [Sample(outstanding.logged_seq)],
             d.LOG_BYTES: lambda: [Sample(log_bytes)],
             d.LOG_FIRST_RECORD: lambda: [Sample(retention.first_seq)],

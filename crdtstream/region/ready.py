@@ -142,7 +142,7 @@ class Ready:
     """The output of one tick.
 
     Attributes:
-        records: to be appended to the log, in order; then ``Region.note_logged``.
+        records: to be appended to the log, in order; then ``LogSide.note_logged``.
         parcels: to be handed to their receivers, in order.
         woken: receivers that may go on.
         links: whose ``next`` is to be asked now.

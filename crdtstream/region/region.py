@@ -25,7 +25,6 @@ the same object.  Same inputs, same outputs, byte for byte.
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import TypeVar, assert_never
 
-from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.lost import removed_ends
@@ -52,9 +51,9 @@ from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
 from crdtstream.region.links.own_side import OwnSide
 from crdtstream.region.links.pull import Pull
+from crdtstream.region.log_side import LogSide
 from crdtstream.region.opening import FolderState
 from crdtstream.region.others import Others
-from crdtstream.region.outstanding import Mark
 from crdtstream.region.participation import Participation
 from crdtstream.region.peers import Peer, Peers, PeersChange
 from crdtstream.region.ready import (
@@ -70,7 +69,6 @@ from crdtstream.region.ready import (
 )
 from crdtstream.region.runtime import Runtime
 from crdtstream.region.storage import Storage
-from crdtstream.region.write_gate import Cause
 
 T = TypeVar("T")
 
@@ -122,6 +120,8 @@ class Region:
         staleness: what would be lost with this region (its ``lag``), and the bounds of that.
         stability: what all regions have; what was kept for others only is dropped then.
         links: to the peers.
+
+        log: hears how far the log is.
     """
 
     def __init__(
@@ -155,7 +155,6 @@ class Region:
         self.tick, self.deadlines = ground.tick, ground.deadlines
         # The last time that was passed to this region.
         self._now = now
-        self._told: list[Parcel] = []
         self._cuts_noted: Set[RegionId] = frozenset()
 
         front = ClientSide(ground)
@@ -185,6 +184,7 @@ class Region:
         self.staleness, self.stability = others.staleness, others.stability
 
         self.links = Links(OwnSide(identity, ground, front, storage, part, others), ground)
+        self.log = LogSide(ground, front, storage, part, others, self.links)
         self.tick.follow = self._follow
         # The log may have newer members than the folder.
         self._follow_members()
@@ -375,79 +375,7 @@ class Region:
         self.opening.look()
         self.tick.open()
 
-    # --- The log ------------------------------------------------------------------------------
-
-    def note_logged(self, seq: int, now: Millis, *, durable: bool) -> None:
-        """Note that the log has every record up to ``seq``.
-
-        Args:
-            durable: a power cut cannot take them back either.
-        """
-        outstanding = self.outstanding
-        self._told += outstanding.note_logged(seq)
-        if durable:
-            self.note_durable(outstanding.mark(), now)
-        if self.gate.fault is not None:
-            self._accept_again()
-        if outstanding.is_congested and outstanding.relieve():
-            self.clients.wake_all()
-        opening = self.opening
-        if opening.readiness.is_recovering:
-            opening.note_logged()
-        if not opening.catching_up.is_level:
-            opening.note_time(now)
-        self.links.note_logged(seq, now)
-        self.tick.open()
-
-    def note_durable(self, mark: Mark, now: Millis) -> None:
-        """Note that a sync that began at ``mark`` is done."""
-        self.outstanding.note_durable(mark)
-        self.membership.note_durable(self.outstanding.durable_seq, now)
-        if self.gate.fault is not None:
-            self._accept_again()
-        self.stability.forget_stable()
-        # WAITAOF may wait for just this.
-        self.clients.settle_acks(now)
-        self.tick.open()
-
-    def note_synced(self, mark: Mark, now: Millis) -> None:
-        """Do as ``note_durable``, and wake links at both ends: waiting clients there do not have
-        to wait for the next message of a quiet link."""
-        before = self.outstanding.durable_vv
-        self.note_durable(mark, now)
-        self.opening.note_logged()
-        self.links.wake_serves_with_news()
-        if self.outstanding.durable_vv != before:
-            self.links.ack_soon()
-
-    def note_beginning(self, first_seq: int, begins: VersionVector) -> None:
-        """Note where the log begins: it was opened, or cutting it came to an end."""
-        self.retention.note_beginning(first_seq, begins)
-        self.retention.cutting_seq = 0
-        self.links.wake_serves()
-        self.tick.open()
-
-    def note_refused(self, reason: str) -> None:
-        """Note that the disk refused commits or a sync: waiting clients hear that the outcome is
-        unknown."""
-        if self.gate.fault is None:
-            self.tick.notice(
-                "error", "the log cannot be written; writes are refused", reason=reason
-            )
-        self.gate.refuse(Cause.DISK, reason)
-        self._told += made_uncertain(self.outstanding.take_parcels())
-        # Their writes are refused from here on, and their reads are answered.
-        self.clients.wake_all()
-        self.tick.open()
-
-    @property
-    def is_congested(self) -> bool:
-        """True if more waits for the disk than should: take nothing new from clients."""
-        return self.outstanding.is_congested and self.fault is None
-
-    def _accept_again(self) -> None:
-        self.tick.notice("info", "the log can be written again; writes are accepted")
-        self.gate.refuse(Cause.DISK, None)
+    # --- Refusals ------------------------------------------------------------------------------
 
     @property
     def fault(self) -> str | None:
@@ -667,7 +595,7 @@ class Region:
         if tick.folder_is_due:
             self._note_recovered(now)
         parcels, woken, links, notices = tick.close()
-        told, self._told = self._told, []
+        told, self.log.told = self.log.told, []
         if records:
             if self.gate.fault is not None:
                 # Replies that follow do not wait, so these must not either.

@@ -178,11 +178,11 @@ class Driven:
         records = self.queue[:count]
         del self.queue[: len(records)]
         self.log += records
-        self.region.note_logged(len(self.log), self.now, durable=durable)
+        self.region.log.note_logged(len(self.log), self.now, durable=durable)
         return self.end_tick()
 
     def refuse(self, reason: str) -> Ready:
-        self.region.note_refused(reason)
+        self.region.log.note_refused(reason)
         return self.end_tick()
 
     def ask(self, *argv: str) -> object:

@@ -50,8 +50,8 @@ LIMITS: Final = (
     Mutation(
         "requests-wait-for-their-client-to-read",
         CONNECTION,
-        "            or self._region.is_congested\n",
-        "            or self._region.is_congested\n            or self._write_paused\n",
+        "            or self._region.log.is_congested\n",
+        "            or self._region.log.is_congested\n            or self._write_paused\n",
         (
             WRITERS + "test_a_client_may_write_everything_before_it_reads",
             WRITERS + "test_a_client_may_write_everything_before_it_reads_over_tls",

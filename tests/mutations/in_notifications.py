@@ -18,7 +18,7 @@ NOTIFICATIONS: Final = (
         "        if database.notifications.is_on:\n"
         "            database.notifications.tell()\n"
         "            parcels = self.tick._parcels\n"
-        "            self._told += [parcel for parcel in parcels if not parcel.replies]\n"
+        "            self.log.told += [parcel for parcel in parcels if not parcel.replies]\n"
         "            self.tick._parcels = [parcel for parcel in parcels if parcel.replies]\n",
         (NODE + "test_a_notification_waits_for_the_log",),
         "a client hears of a change that a crash takes back",

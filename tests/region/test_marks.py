@@ -40,7 +40,7 @@ def test_a_tick_that_only_tells_replies_calls_no_part() -> None:
     driven.clock += 1
     driven.write("b")
     driven.end_tick()
-    driven.region.note_logged(2, driven.now, durable=True)
+    driven.region.log.note_logged(2, driven.now, durable=True)
     files = called_in(lambda: driven.region.ready(driven.now))
     assert set(files) <= {
         "region/region.py",

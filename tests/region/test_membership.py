@@ -97,7 +97,7 @@ class Council:
         ready.tell()
         if ready.records:
             driven.log += ready.records
-            region.note_logged(len(driven.log), self.clock, durable=True)
+            region.log.note_logged(len(driven.log), self.clock, durable=True)
         if isinstance(ready.folder, StoreMembership) and number not in self.full:
             self.kept[number] = ready.folder.kept
             region.note_folder(ready.folder, self.clock)

@@ -404,14 +404,14 @@ def test_a_restored_region_does_not_vote_for_an_epoch_that_is_over(council: Coun
     region.opening.note_answer(RegionId(3), Answer(0, NOTHING))
     region.tick.open()
     seq = len(region.ready(NOW).records)
-    region.note_logged(seq, NOW, durable=False)
+    region.log.note_logged(seq, NOW, durable=False)
     # What R1 knows proves what was decided; the folder is not confirmed by that.
     while (change := region.ready(NOW).folder) is not None:
         assert isinstance(change, StoreMembership | StoreIncarnations)
         region.note_folder(change, NOW)
     assert not votes_here(region)
 
-    region.note_durable(region.outstanding.mark(), NOW)
+    region.log.note_durable(region.outstanding.mark(), NOW)
     change = region.ready(NOW).folder
     assert isinstance(change, StoreMembership)
     assert votes_here(region)
@@ -534,11 +534,11 @@ def test_two_go_on_without_each_other_while_a_region_recovers_from_both(
     for peer in changes:
         region.opening.note_answer(peer, Answer(0, dict(region.replica.vv)))
     region.tick.open()
-    region.note_logged(len(region.ready(NOW).records), NOW, durable=False)
+    region.log.note_logged(len(region.ready(NOW).records), NOW, durable=False)
     while (wanted := region.ready(NOW).folder) is not None:
         assert isinstance(wanted, StoreMembership | StoreIncarnations)
         region.note_folder(wanted, NOW)
-    region.note_durable(region.outstanding.mark(), NOW)
+    region.log.note_durable(region.outstanding.mark(), NOW)
     ready = region.ready(NOW)
     assert votes_here(region)
     assert membership.part.votes.decided == first

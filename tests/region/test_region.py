@@ -35,7 +35,7 @@ def arrive(driven: Driven, record: Record) -> None:
 
 def is_congested(driven: Driven) -> bool:
     """Looked at anew: the type checker takes a property for what it was found to be."""
-    return driven.region.is_congested
+    return driven.region.log.is_congested
 
 
 def test_a_write_is_told_of_after_its_commit() -> None:
@@ -251,14 +251,14 @@ def test_a_logged_and_unsynced_write_is_answered_and_not_durable() -> None:
     driven.write("b")
     driven.end_tick()
     driven.commit(durable=False)
-    driven.region.note_synced(mark, driven.now)
+    driven.region.log.note_synced(mark, driven.now)
     assert (outstanding.logged_vv, outstanding.durable_vv) == ({R1: 2}, {R1: 1})
 
 
 def test_the_log_cannot_be_ahead_of_its_region() -> None:
     driven = Driven()
     with pytest.raises(AssertionError, match="ahead"):
-        driven.region.note_logged(1, driven.now, durable=True)
+        driven.region.log.note_logged(1, driven.now, durable=True)
 
 
 def test_waitaof_waits_for_the_sync() -> None:
@@ -270,7 +270,7 @@ def test_waitaof_waits_for_the_sync() -> None:
     driven.call("WAITAOF", "1", "0", "0")
     driven.end_tick()
     assert driven.client.replies == []
-    driven.region.note_synced(driven.region.outstanding.mark(), driven.now)
+    driven.region.log.note_synced(driven.region.outstanding.mark(), driven.now)
     driven.end_tick()
     assert driven.client.replies == [[1, 0]]
 
@@ -425,7 +425,7 @@ def test_a_key_whose_time_came_while_writes_were_refused_is_deleted_afterwards()
     driven.region.pass_time(driven.now)
     driven.end_tick()
     assert replica.keys.known() == [b"s"]
-    driven.region.note_logged(len(driven.log), driven.now, durable=True)
+    driven.region.log.note_logged(len(driven.log), driven.now, durable=True)
     driven.end_tick()
     assert replica.keys.known() == []
 

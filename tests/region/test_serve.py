@@ -662,7 +662,7 @@ def begun_behind(first_seq: int, **begins: int) -> Driven:
     """A region whose log has LOG from ``first_seq`` on."""
     driven = begun()
     vv = {RegionId(int(name.removeprefix("r"))): n for name, n in begins.items()}
-    driven.region.note_beginning(first_seq, vv)
+    driven.region.log.note_beginning(first_seq, vv)
     return driven
 
 
@@ -695,14 +695,14 @@ def test_a_link_goes_on_at_the_beginning_when_the_log_is_cut_behind_it() -> None
     retention = driven.region.retention
     retention.cutting_seq = 4
     assert isinstance(serve.next(NOW, 0.0), Sleep), "what is going is not read"
-    driven.region.note_beginning(5, {R1: 4, R2: 3})
+    driven.region.log.note_beginning(5, {R1: 4, R2: 3})
     assert batches(serve, 0.0) == [b"2:4"]
 
 
 def test_a_link_ends_when_the_log_is_cut_before_its_puller_has_it() -> None:
     driven = begun()
     serve = welcomed(driven, opening(R1, R2))
-    driven.region.note_beginning(5, {R1: 4, R2: 3})
+    driven.region.log.note_beginning(5, {R1: 4, R2: 3})
     assert isinstance(end := serve.next(NOW, 0.0), End)
     assert "needs a bootstrap" in end.reason
 

@@ -95,7 +95,7 @@ class Side:
         assert not [one.details for one in ready.notices if one.level == "error"]
         ready.tell()
         if ready.records:
-            self.region.note_logged(len(self.records), self.engine.now(), durable=True)
+            self.region.log.note_logged(len(self.records), self.engine.now(), durable=True)
         return ready
 
     async def pass_time(self, ms: int) -> None:

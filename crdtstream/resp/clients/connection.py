@@ -431,7 +431,7 @@ class Connection(asyncio.Protocol):
             or client.is_postponed
             or client.is_cold
             or self._turn_is_over
-            or self._region.is_congested
+            or self._region.log.is_congested
             or client.owed_bytes > limits.output_pause_bytes
             or client.owed_replies > limits.pending_replies_max
         )
