@@ -258,14 +258,14 @@ class Agenda:
 
     def next_folder_change(self) -> FolderChange | None:
         """The next thing that the folder is to say; None: it says what it should."""
-        change = self.region.folder_change
+        change = self.region.folder.next_change
         self.folder_is_due = change is not None
         return change
 
     def note_folder_written(self, change: FolderChange, now: Millis) -> None:
         """Note that the folder says it, durably."""
         self.folder_backoff.end()
-        self.region.note_folder(change, now)
+        self.region.folder.note_written(change, now)
 
     def note_folder_refused(self) -> None:
         """Note that the folder could not be written: the change stays the next one."""

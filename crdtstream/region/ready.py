@@ -149,7 +149,7 @@ class Ready:
         fetch: requests for images, each to be read by itself, the one in front is needed and the
             others are read ahead; then ``ColdReads.note_fetched`` or ``note_failed``.
         letters: to be sent to other regions, each once.
-        folder: to be written, durably; then ``Region.note_folder``.  It stays until that is done.
+        folder: to be written, durably; then ``FolderSide.note_written``.  It stays until then.
         applies: batches have arrived that ``Region.apply_arrivals`` can apply.
         deadline: time at which ``Region.pass_time`` is to be called next; None if nothing depends
             on time.

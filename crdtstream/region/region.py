@@ -44,6 +44,7 @@ from crdtstream.region.events import (
     NewerFolder,
     Signal,
 )
+from crdtstream.region.folder_side import FolderSide
 from crdtstream.region.freshness import Freshness, to_ms
 from crdtstream.region.ground import Ground
 from crdtstream.region.limits import RegionLimits
@@ -58,13 +59,9 @@ from crdtstream.region.participation import Participation
 from crdtstream.region.peers import Peer, Peers, PeersChange
 from crdtstream.region.ready import (
     NO_RECORDS,
-    Confirm,
-    FolderChange,
     Parcel,
     Ready,
     Receiver,
-    StoreIncarnations,
-    StoreMembership,
     made_uncertain,
 )
 from crdtstream.region.runtime import Runtime
@@ -121,7 +118,10 @@ class Region:
         stability: what all regions have; what was kept for others only is dropped then.
         links: to the peers.
 
+        The disk (``log_side.py``, ``folder_side.py``):
+
         log: hears how far the log is.
+        folder: hears what the folder says, and chooses what it is to say next.
     """
 
     def __init__(
@@ -153,8 +153,6 @@ class Region:
         self.limits = limits
         ground = Ground(replica, database, peers, runtime, self.limits, now)
         self.tick, self.deadlines = ground.tick, ground.deadlines
-        # The last time that was passed to this region.
-        self._now = now
         self._cuts_noted: Set[RegionId] = frozenset()
 
         front = ClientSide(ground)
@@ -185,6 +183,7 @@ class Region:
 
         self.links = Links(OwnSide(identity, ground, front, storage, part, others), ground)
         self.log = LogSide(ground, front, storage, part, others, self.links)
+        self.folder = FolderSide(ground, front, storage, part, others, self.links)
         self.tick.follow = self._follow
         # The log may have newer members than the folder.
         self._follow_members()
@@ -213,9 +212,9 @@ class Region:
             case Signal.FOLDER_BEGUN:
                 self.links.begin_again()
             case NewerFolder(region, has_begun):
-                self._follow_newer_folder(region, has_begun=has_begun)
+                self.folder.follow_newer(region, has_begun=has_begun)
             case EffectsEnded(ends):
-                self._follow_ends_of_incarnations(ends)
+                self.folder.follow_ends(ends)
             case BidUnanswered(peer):
                 self.links.ask_again(peer)
             case HeldChanged(region):
@@ -400,77 +399,6 @@ class Region:
         failure = self.bootstrap.told_failure()
         return f"{reason}; {failure}" if failure and self.bootstrap_lacks else reason
 
-    def note_folder(self, change: FolderChange, now: Millis) -> None:
-        """Note that the folder says it, durably."""
-        self._now = now
-        if isinstance(change, StoreMembership):
-            self.membership.note_folder(change, now)
-            return
-        if isinstance(change, StoreIncarnations):
-            self.numbering.note_folder(change)
-            self.tick.may_apply = True
-            self.opening.look()
-            # A database of one region asks nobody, and confirms its folder before the first tick.
-            self._note_recovered(now)
-            # What it waited for may have ended.
-            self.opening.note_time(now)
-            self.stability.forget_stable()
-            # Clients that wait for effects which are lost by it are told so.
-            self.clients.serve_all(self.replica.keys.now)
-            self.tick.open()
-            return
-        self.opening.note_folder(change)
-        # Its peers answered while it recovered: it may be level with them already.
-        self.opening.note_time(now)
-        # It may have recovered.
-        self.stability.forget_stable()
-        self.tick.open()
-
-    def _note_recovered(self, now: Millis) -> None:
-        """Vote again, if all that a folder which lost votes waits for was heard."""
-        if isinstance(self.opening.folder_change, Confirm):
-            self.membership.note_recovered(now)
-
-    @property
-    def folder_change(self) -> FolderChange | None:
-        """The next thing that the folder is to say; None: it says what it should."""
-        change = self.opening.folder_change
-        heard = self.numbering.folder_change or self.membership.folder_change
-        if isinstance(change, Confirm):
-            # A folder that is confirmed proves its votes, and does not ask: it must have what the
-            # members answered.
-            confirm = None if self.membership.lacks_votes else change
-            return heard or confirm
-        return change or heard
-
-    def _due_folder_change(self) -> FolderChange | None:
-        change = self.folder_change
-        # A confirmation may wait for votes, and is due again when something else happens.  A region
-        # that recovers waits for an event that may come by anything.
-        self.tick.folder_is_due = (
-            change is not None
-            or self.opening.readiness.is_recovering
-            or self.opening.folder_change is not None
-        )
-        return change
-
-    def _follow_newer_folder(self, region: RegionId, *, has_begun: bool) -> None:
-        if not self.numbering.is_newest(region):
-            self.opening.note_earlier_folder(region)
-        if has_begun:
-            # A state that was copied before may have effects of it that do not count any more.
-            self.bootstrap.held.add(region)
-        self.links.note_incarnation(region, has_begun=has_begun)
-
-    def _follow_ends_of_incarnations(self, ends: Mapping[RegionId, int]) -> None:
-        """Note that effects beyond these ends do not count any more, and that their numbers are
-        used again: no region has the new ones, whatever it was known to have."""
-        self.knowledge.note_ends(ends)
-        self.retention.note_ends(ends)
-        self.lags.note_ends(ends)
-        self.opening.catching_up.note_ends(ends)
-        self.tick.open()
-
     # --- Members ------------------------------------------------------------------------------
 
     def _follow_members(self) -> None:
@@ -481,7 +409,7 @@ class Region:
         own = {here} if self.membership.members.is_removed else frozenset()
         self.change_peers(
             # The clock of a region that has done nothing yet does not show the time.
-            Millis(max(self.replica.keys.now, self._now)),
+            Millis(max(self.replica.keys.now, self.folder.now)),
             self.membership.members.peers,
             leaving=cuts.leaving | own,
             gone=cuts.final.keys() - own,
@@ -593,7 +521,7 @@ class Region:
         if tick.has_quiet_links or waiting.without_keys or database.limit is not None:
             self.links.look_for_news()
         if tick.folder_is_due:
-            self._note_recovered(now)
+            self.folder.note_recovered(now)
         parcels, woken, links, notices = tick.close()
         told, self.log.told = self.log.told, []
         if records:
@@ -621,7 +549,7 @@ class Region:
             links=links,
             fetch=self.fetching.take() if self.fetching.requests else [],
             letters=tick.take_letters() if tick.letters else [],
-            folder=self._due_folder_change() if tick.folder_is_due else None,
+            folder=self.folder.due_change() if tick.folder_is_due else None,
             applies=tick.may_apply and self._may_apply(),
             deadline=deadline,
             notices=notices,

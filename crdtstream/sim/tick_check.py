@@ -34,7 +34,7 @@ def forgotten(
 
 def _undone(region: Region, ready: Ready, now: Millis) -> Iterator[str]:
     database, replica, tick = region.database, region.replica, region.tick
-    if region.folder_change != ready.folder:
+    if region.folder.next_change != ready.folder:
         yield "folder"
     if replica.has_untaken_records or replica.take_cold():
         yield "records, or what they need from disk"

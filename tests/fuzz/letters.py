@@ -82,9 +82,9 @@ def target(data: bytes) -> object:
 
 def _keep_and_settle(driven: Driven) -> None:
     settle(driven)
-    change = driven.region.folder_change
+    change = driven.region.folder.next_change
     if change is not None:
-        driven.region.note_folder(change, driven.now)
+        driven.region.folder.note_written(change, driven.now)
         settle(driven)
 
 

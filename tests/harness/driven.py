@@ -168,7 +168,7 @@ class Driven:
     def end_tick(self) -> Ready:
         """End the tick, and hand on what may leave."""
         self.last = self.region.ready(self.now)
-        assert self.last.folder == self.region.folder_change
+        assert self.last.folder == self.region.folder.next_change
         self.queue += self.last.records
         self.last.tell()
         return self.last

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from crdtstream.region.bidding import Bidding
+from crdtstream.region.folder_side import FolderSide
 from crdtstream.region.numbering import Numbering
-from crdtstream.region.region import Region
 from tests.planted.bug import Bug, Patch
 
 # The first seeds in which folders are copied begin here (``sim/folder_making.py``).
@@ -22,7 +22,7 @@ def _an_earlier_folder_takes_writes() -> Sequence[Patch]:
 
 def _words_do_not_end_with_their_incarnation() -> Sequence[Patch]:
     """A region's version vector over effects that it lost counts until they exist again."""
-    return [(Region, "_follow_ends_of_incarnations", lambda _self, _ends: None)]
+    return [(FolderSide, "follow_ends", lambda _self, _ends: None)]
 
 
 IN_INCARNATIONS: Final = (

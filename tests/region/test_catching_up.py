@@ -184,7 +184,7 @@ def test_a_region_that_has_recovered_takes_writes_at_once() -> None:
         change = driven.end_tick().folder
         assert isinstance(change, expected)
         assert "MISCONF" in str(driven.ask("XADD", "s", "*", "f", "v"))
-        region.note_folder(change, driven.now)
+        region.folder.note_written(change, driven.now)
     driven.end_tick()
     assert isinstance(driven.ask("XADD", "s", "*", "f", "v"), bytes)
 

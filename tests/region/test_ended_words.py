@@ -52,9 +52,9 @@ def hear(region: Region, lineage: Lineage = AFTER.lineages[R2]) -> None:
 def begin(region: Region) -> None:
     """The same, and the folder has it."""
     hear(region)
-    change = region.folder_change
+    change = region.folder.next_change
     assert isinstance(change, StoreIncarnations)
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
 
 
 def stable(region: Region) -> VersionVector:
@@ -138,9 +138,9 @@ def test_words_of_before_that_come_late_by_a_link_to_a_peer_do_not_count() -> No
     pull.receive(late_words({R2: 3}), NOW, 0.0)
     assert region.knowledge.vvs == {R3: {R2: 2}, R4: {R2: 2}}
     # The folder has it, and all links begin again.
-    change = region.folder_change
+    change = region.folder.next_change
     assert isinstance(change, StoreIncarnations)
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
     welcomed(pull, AFTER)
     pull.receive(late_words({R2: 3}), NOW, 0.0)
     assert region.knowledge.vvs == {one: {R2: 3} for one in (R2, R3, R4)}

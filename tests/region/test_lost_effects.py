@@ -63,7 +63,7 @@ def test_blocked_clients_are_answered_when_the_cut_is_final(
     # Nothing is told before the folder has the cut.
     assert blocked.replies == []
     assert keeps is not None
-    driven.region.note_folder(keeps, driven.now)
+    driven.region.folder.note_written(keeps, driven.now)
     driven.end_tick()
     assert [str(one) for one in blocked.replies] == [LOST]
     assert others.replies == []

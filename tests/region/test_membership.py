@@ -100,7 +100,7 @@ class Council:
             region.log.note_logged(len(driven.log), self.clock, durable=True)
         if isinstance(ready.folder, StoreMembership) and number not in self.full:
             self.kept[number] = ready.folder.kept
-            region.note_folder(ready.folder, self.clock)
+            region.folder.note_written(ready.folder, self.clock)
         for letter in ready.letters:
             assert isinstance(letter, Letter)
             self.sent.append((number, letter))
@@ -383,7 +383,7 @@ def test_a_region_that_was_removed_hears_it_and_issues_nothing() -> None:
     assert region.refuses_writes is None
     change = region.ready(Millis(1000)).folder
     assert isinstance(change, StoreMembership)
-    region.note_folder(change, Millis(1000))
+    region.folder.note_written(change, Millis(1000))
     assert "was removed at epoch 2" in str(region.refuses_writes)
     again = replace(PROVEN, membership=change.kept)
     assert "was removed at epoch 2" in str(make_region(2, (1,), folder=again).refuses_writes)
@@ -397,7 +397,7 @@ def test_a_link_to_a_member_that_a_new_folder_hears_of_is_as_old_as_that() -> No
     region.membership.note_news(members)
     change = region.ready(Millis(5_000)).folder
     assert isinstance(change, StoreMembership)
-    region.note_folder(change, Millis(5_000))
+    region.folder.note_written(change, Millis(5_000))
     assert region.links.pulls[RegionId(3)].silent_ms(Millis(5_010)) == 10
 
 

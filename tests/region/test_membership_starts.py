@@ -94,7 +94,7 @@ def test_a_region_that_joins_and_is_removed_wants_nothing_any_more() -> None:
     driven.end_tick()
     change = driven.last.folder
     assert isinstance(change, StoreMembership)
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
     driven.end_tick()
     region.pass_time(NOW)
     ready = driven.end_tick()
@@ -118,7 +118,7 @@ def test_of_two_nodes_with_one_token_the_one_that_is_active_is_the_region(
         change = region.ready(NOW).folder
         if change is not None:
             assert isinstance(change, StoreMembership)
-            region.note_folder(change, NOW)
+            region.folder.note_written(change, NOW)
             kept = change.kept
         for peer in (R1, R2):
             region.opening.catching_up.note_answer(peer, 1, NOTHING)
@@ -308,10 +308,10 @@ def test_two_dead_regions_are_removed_while_all_that_are_left_recover() -> None:
         region.tick.open()
         begins = region.ready(council.clock).folder
         assert isinstance(begins, StoreIncarnations)
-        region.note_folder(begins, council.clock)
+        region.folder.note_written(begins, council.clock)
         change = region.ready(council.clock).folder
         assert isinstance(change, Confirm)
-        region.note_folder(change, council.clock)
+        region.folder.note_written(change, council.clock)
         assert not region.opening.is_recovering
     council.wait(ISSUE_AFTER_MS.value)
     council.wait(ISSUE_AFTER_MS.value)
@@ -348,12 +348,12 @@ def test_a_folder_is_confirmed_only_with_what_the_members_answered() -> None:
     region.tick.open()
     begins = region.ready(NOW).folder
     assert isinstance(begins, StoreIncarnations)
-    region.note_folder(begins, NOW)
+    region.folder.note_written(begins, NOW)
     change = region.ready(NOW).folder
     assert isinstance(change, StoreMembership)
     assert change.kept.votes is not None
     assert change.kept.votes.promised == promised
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
     assert isinstance(region.ready(NOW).folder, Confirm)
 
 
@@ -408,7 +408,7 @@ def test_a_restored_region_does_not_vote_for_an_epoch_that_is_over(council: Coun
     # What R1 knows proves what was decided; the folder is not confirmed by that.
     while (change := region.ready(NOW).folder) is not None:
         assert isinstance(change, StoreMembership | StoreIncarnations)
-        region.note_folder(change, NOW)
+        region.folder.note_written(change, NOW)
     assert not votes_here(region)
 
     region.log.note_durable(region.outstanding.mark(), NOW)
@@ -416,7 +416,7 @@ def test_a_restored_region_does_not_vote_for_an_epoch_that_is_over(council: Coun
     assert isinstance(change, StoreMembership)
     assert votes_here(region)
     assert membership.part.votes == Votes(3, promised)
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
     assert isinstance(region.ready(NOW).folder, Confirm)
 
 
@@ -537,7 +537,7 @@ def test_two_go_on_without_each_other_while_a_region_recovers_from_both(
     region.log.note_logged(len(region.ready(NOW).records), NOW, durable=False)
     while (wanted := region.ready(NOW).folder) is not None:
         assert isinstance(wanted, StoreMembership | StoreIncarnations)
-        region.note_folder(wanted, NOW)
+        region.folder.note_written(wanted, NOW)
     region.log.note_durable(region.outstanding.mark(), NOW)
     ready = region.ready(NOW)
     assert votes_here(region)
@@ -601,7 +601,7 @@ def test_an_earlier_folder_hears_who_is_a_member_from_those_that_it_refuses() ->
     assert earlier.membership.note_news(news.members) is None
     change = earlier.ready(NOW).folder
     assert isinstance(change, StoreMembership)
-    earlier.note_folder(change, NOW)
+    earlier.folder.note_written(change, NOW)
     assert list(earlier.links.pulls) == [R3]
     assert "waits for region 3." in str(earlier.refuses_writes)
 
@@ -637,7 +637,7 @@ def test_the_file_counts_until_all_regions_in_it_have_answered() -> None:
     region = of_file(1, 2, 3)
     assert region.membership.known == founded(3)
     for peer in (R2, R3):
-        assert not isinstance(region.folder_change, StoreMembership)
+        assert not isinstance(region.folder.next_change, StoreMembership)
         region.opening.note_answer(peer, Answer(0, NOTHING))
         region.opening.look()
     kept = Kept()
@@ -649,7 +649,7 @@ def test_the_file_counts_until_all_regions_in_it_have_answered() -> None:
         assert change is not None
         if isinstance(change, StoreMembership):
             kept = change.kept
-        region.note_folder(change, Millis(NOW + now))
+        region.folder.note_written(change, Millis(NOW + now))
     assert kept.members == founded(3), "the folder has them before it proves anything"
     # From then on the file names addresses.
     again = of_file(1, 2, 4, folder=replace(PROVEN, membership=kept))
@@ -691,7 +691,7 @@ def test_a_region_that_joined_and_lost_its_folder_is_taken_back() -> None:
     change = lost.ready(NOW).folder
     assert isinstance(change, StoreMembership)
     assert change.kept.members == LATER
-    lost.note_folder(change, NOW)
+    lost.folder.note_written(change, NOW)
     assert set(lost.links.pulls) == {R1, R2}
     assert lost.opening.is_asking
 
@@ -734,7 +734,7 @@ def test_a_history_that_was_heard_is_not_replaced_by_its_own_continuation() -> N
         assert not membership.members.replaced_by(later)
     change = region.ready(NOW).folder
     assert isinstance(change, StoreMembership)
-    region.note_folder(change, NOW)
+    region.folder.note_written(change, NOW)
     assert membership.known == later
     assert not membership.members.replaced_by(apply(later, renamed(2, "asia")))
     assert membership.part.decided_members.epoch <= later.epoch
@@ -777,7 +777,7 @@ def test_a_file_that_lacks_the_address_of_a_member_is_named_as_the_reason() -> N
     assert lost.membership.hear(R1, 1, encode_said(Said(UID, LATER, epoch=LATER.epoch + 1))) is None
     change = lost.ready(NOW).folder
     assert isinstance(change, StoreMembership)
-    lost.note_folder(change, NOW)
+    lost.folder.note_written(change, NOW)
     (told,) = [one for one in lost.ready(NOW).notices if "other members" in one.text]
     assert "it has no address of region 2" in str(told)
     reason = "Its file has no address of region 2: add that to [[peers]], and restart the node."
@@ -819,7 +819,7 @@ def test_the_last_one_left_goes_on_alone(count: int, folder: FolderState) -> Non
     region.opening.look()
     region.tick.open()
     while (change := region.ready(council.clock).folder) is not None:
-        region.note_folder(change, council.clock)
+        region.folder.note_written(change, council.clock)
     assert not region.opening.is_recovering
     council.wait(ISSUE_AFTER_MS.value * (count + 1))
     assert region.replica.members.active == (1,)

@@ -670,8 +670,8 @@ def test_a_recovering_region_applies_nothing_of_a_region_removed_meanwhile(known
     said = encode_said(Said(instance(3), apply(founded(3), removal(2, 3))))
     other.receive(Welcome(R3, 8, {}, STANDING, own_n=0, membership=said), driven.now, 0.0)
     puller.apply()
-    while (change := region.folder_change) is not None:
-        region.note_folder(change, driven.now)
+    while (change := region.folder.next_change) is not None:
+        region.folder.note_written(change, driven.now)
         driven.end_tick()
     puller.apply()
     assert region.membership.known.removed == (R2,)
