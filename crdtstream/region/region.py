@@ -22,18 +22,18 @@ No asyncio, no clock, no randomness, no file: a node's loop (``engine.py``) and 
 the same object.  Same inputs, same outputs, byte for byte.
 """
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar, assert_never
 
 from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.lost import removed_ends
 from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.region.bootstrap import Phase
+from crdtstream.region.changing_peers import ChangingPeers
 from crdtstream.region.client_side import ClientSide
 from crdtstream.region.events import (
     BidUnanswered,
@@ -56,7 +56,7 @@ from crdtstream.region.log_side import LogSide
 from crdtstream.region.opening import FolderState
 from crdtstream.region.others import Others
 from crdtstream.region.participation import Participation
-from crdtstream.region.peers import Peer, Peers, PeersChange
+from crdtstream.region.peers import Peers
 from crdtstream.region.ready import (
     NO_RECORDS,
     Parcel,
@@ -117,6 +117,7 @@ class Region:
         staleness: what would be lost with this region (its ``lag``), and the bounds of that.
         stability: what all regions have; what was kept for others only is dropped then.
         links: to the peers.
+        changing_peers: has the parts follow the members.
 
         The disk (``log_side.py``, ``folder_side.py``):
 
@@ -153,7 +154,6 @@ class Region:
         self.limits = limits
         ground = Ground(replica, database, peers, runtime, self.limits, now)
         self.tick, self.deadlines = ground.tick, ground.deadlines
-        self._cuts_noted: Set[RegionId] = frozenset()
 
         front = ClientSide(ground)
         self.fetching, self.clients, self.cold = front.fetching, front.clients, front.cold
@@ -177,16 +177,17 @@ class Region:
         self.membership, self.numbering = part.membership, part.numbering
         self.compared, self.opening, self.holding = part.compared, part.opening, part.holding
 
-        self._others = others = Others(ground, front, storage, part)
+        others = Others(ground, front, storage, part)
         self.knowledge, self.lags = others.knowledge, others.lags
         self.staleness, self.stability = others.staleness, others.stability
 
         self.links = Links(OwnSide(identity, ground, front, storage, part, others), ground)
         self.log = LogSide(ground, front, storage, part, others, self.links)
         self.folder = FolderSide(ground, front, storage, part, others, self.links)
+        self.changing_peers = ChangingPeers(ground, front, storage, part, others, self.links)
         self.tick.follow = self._follow
         # The log may have newer members than the folder.
-        self._follow_members()
+        self.changing_peers.follow_members(self.folder.now)
         self.opening.look()
         # The clock goes on while a process is down: keys may have expired that no client asks for.
         self.tick.open()
@@ -208,7 +209,7 @@ class Region:
             case Signal.LOSS:
                 self.membership.note_lost()
             case Signal.MEMBERS:
-                self._follow_members()
+                self.changing_peers.follow_members(self.folder.now)
             case Signal.FOLDER_BEGUN:
                 self.links.begin_again()
             case NewerFolder(region, has_begun):
@@ -256,51 +257,6 @@ class Region:
         self.tick.owe(Parcel(receiver, [result], 1, 0))
 
     # --- Peers --------------------------------------------------------------------------------
-
-    def change_peers(
-        self,
-        now: Millis,
-        peers: Mapping[RegionId, Peer],
-        *,
-        leaving: Collection[RegionId] = (),
-        gone: Collection[RegionId] = (),
-        is_active_here: bool = True,
-    ) -> None:
-        """Change the other regions; see ``Peers.change``.
-
-        Links begin and end by themselves.  Nothing happens if nothing has changed.
-        """
-        change = self.peers.change(
-            now, peers, leaving=leaving, gone=gone, is_active_here=is_active_here
-        )
-        if change is None:
-            return
-        self._follow_peers(change)
-        self.tick.notice(
-            "info",
-            "the peers have changed",
-            peers=self.peers.addresses,
-            added=change.added,
-            removed=change.removed,
-        )
-        for peer in change.removed:
-            self.opening.forget(peer)
-            self.bootstrap.note_removed(peer)
-        self.replica.note_peers(self.peers.counting)
-        self.staleness.note_peers()
-        self.opening.look()
-        self.opening.note_time(now)
-        self.stability.forget_stable()
-        # They may wait for a removed region, or have what an activated one has.
-        self.clients.settle_acks(now)
-        self.tick.open()
-
-    def _follow_peers(self, change: PeersChange) -> None:
-        """Have the parts follow that keep something for a peer."""
-        self.retention.follow_peers(change)
-        self._others.follow_peers(change)
-        self._participation.follow_peers(change)
-        self.links.follow_peers(change)
 
     def freshness(self, at: float) -> Freshness:
         """Freshness of this region, at a time in seconds of the clock that its links have."""
@@ -398,46 +354,6 @@ class Region:
             return f"{reason}. Meanwhile {told}" if self.opening.is_asking else told
         failure = self.bootstrap.told_failure()
         return f"{reason}; {failure}" if failure and self.bootstrap_lacks else reason
-
-    # --- Members ------------------------------------------------------------------------------
-
-    def _follow_members(self) -> None:
-        """Begin and end links by the members that are known now."""
-        members = self.membership.known
-        cuts, here = self.membership.cuts, self.replica.region
-        # A removed region counts itself as before: what it keeps is what can be salvaged.
-        own = {here} if self.membership.members.is_removed else frozenset()
-        self.change_peers(
-            # The clock of a region that has done nothing yet does not show the time.
-            Millis(max(self.replica.keys.now, self.folder.now)),
-            self.membership.members.peers,
-            leaving=cuts.leaving | own,
-            gone=cuts.final.keys() - own,
-            is_active_here=self.membership.members.obstacle is None,
-        )
-        self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
-        self.opening.look()
-        self.stability.forget_stable()
-        # What is said from here on is said at this epoch.
-        self.links.tell_standing()
-
-    def _note_ends(self, cuts: Mapping[RegionId, int]) -> None:
-        """Note that the cuts of these removed regions are final, and the folder has them: clients
-        that wait for effects beyond one, and readers of streams, are told that they are lost."""
-        if cuts.keys() == self._cuts_noted:
-            return
-        self._cuts_noted = cuts.keys()
-        self.replica.ends = removed_ends(cuts)
-        self.clients.serve_all(self.replica.keys.now)
-        self.tick.open()
-
-    @property
-    def has_members_everywhere(self) -> bool:
-        """True if all regions that count are known to have the last epoch's effect durably."""
-        applied = self.membership.part.members
-        return applied.epoch == self.membership.known.epoch and self.stability.has_stable_members(
-            applied
-        )
 
     # --- The region as its membership uses it (``surroundings.py``) ----------------------------
 

@@ -110,3 +110,9 @@ class Stability:
             return []
         others = sorted(self._peers.counting - {dot.region})
         return [one for one in others if self._knowledge.of(one).get(dot.region, 0) < dot.n]
+
+    @property
+    def has_members_everywhere(self) -> bool:
+        """True if all regions that count are known to have the last epoch's effect durably."""
+        applied = self._membership.part.members
+        return applied.epoch == self._membership.known.epoch and self.has_stable_members(applied)

@@ -129,13 +129,13 @@ async def test_the_last_region_is_available_once_the_others_are_removed() -> Non
     region = make_region()
     pages = Pages(region)
     assert (await pages.get(LAG))[0] == 503
-    region.change_peers(Millis(1_000), {}, leaving=[R2, R3])
+    region.changing_peers.change(Millis(1_000), {}, leaving=[R2, R3])
     assert await pages.get(LAG) == (200, None)
 
 
 async def test_a_region_that_joins_is_no_survivor_of_two() -> None:
     region = make_region(peers=[2])
-    region.change_peers(Millis(1_000), these(R2), is_active_here=False)
+    region.changing_peers.change(Millis(1_000), these(R2), is_active_here=False)
     status, body = await Pages(region).get(LAG)
     assert (status, body["error_code"]) == (503, "no_quorum")
 

@@ -525,7 +525,7 @@ def test_stalls_are_looked_for_less_often_while_nothing_happens() -> None:
 async def test_the_series_of_a_removed_peer_end(tmp_path: Path) -> None:
     async with serving(tmp_path) as page:
         before = {name for name in await page.values() if "peer=2" in name}
-        page.engine.region.change_peers(page.engine.now(), {}, gone=[RegionId(2)])
+        page.engine.region.changing_peers.change(page.engine.now(), {}, gone=[RegionId(2)])
         after = await page.values()
     assert any("log_kept" in name for name in before)
     assert any("link_" in name for name in before)

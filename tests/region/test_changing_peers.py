@@ -50,7 +50,7 @@ STANDING = Standing(DatabaseIdentity(UID), recovering=False, regains=False)
 def change(
     driven: Driven, peers: dict[RegionId, Peer], *, leaving: tuple[RegionId, ...] = ()
 ) -> None:
-    driven.region.change_peers(driven.now, peers, leaving=leaving)
+    driven.region.changing_peers.change(driven.now, peers, leaving=leaving)
     driven.end_tick()
 
 

@@ -325,7 +325,7 @@ def test_a_peer_that_is_removed_is_in_nobody_s_way() -> None:
     link = Linked(copy, 1, 2, 3)
     link.welcome(member(2, other))
     assert link.region.compared.obstacle is not None
-    link.region.change_peers(link.driven.now, {R3: Peer("region-3")})
+    link.region.changing_peers.change(link.driven.now, {R3: Peer("region-3")})
     assert link.region.compared.obstacle is None
 
 

@@ -203,7 +203,7 @@ class LiveRegion:
             for number, address in addresses.items()
             if number != self.number
         }
-        self.region.change_peers(self.engine.now(), peers, leaving=leaving)
+        self.region.changing_peers.change(self.engine.now(), peers, leaving=leaving)
 
     # --- Running ------------------------------------------------------------------------------
 
