@@ -196,7 +196,7 @@ class Flushing:
             return []
         here = self._replica.region
         durable = self._region.outstanding.durable_vv
-        has = {**self._region.others_have(), here: durable.get(here, 0)}
+        has = {**self._region.knowledge.others_have(), here: durable.get(here, 0)}
         return [
             pb.FlushLack(region=region, effects=upto - count)
             for region, count in sorted(has.items())

@@ -52,7 +52,7 @@ def members_reply(engine: Engine, settings: NodeSettings) -> pb.MembersReply:
         numbers_left=known.numbers_left,
         region=settings.region,
         pending_epoch=pending,
-        is_everywhere=region.stability.has_members_everywhere,
+        is_everywhere=region.membership.is_everywhere,
         http_tls=settings.tls_http,
         revoked=_revoked(known),
     )

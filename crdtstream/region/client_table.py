@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 from crdtstream.commands.reply import Reply
 from crdtstream.core.ids import Millis
+from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.database.session import Session
 from crdtstream.region.clients import Client, Encode
@@ -64,6 +65,20 @@ class ClientTable:
         served = self._database.settle(now)
         if served:
             self._answer_all(served)
+
+    def change_anyway(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
+        """Change the replica although writes are refused, and serve clients that waited for it.
+
+        Raises:
+            CommandError: it cannot be.
+            UnreadableError: an entry that it needs cannot be read.
+        """
+        try:
+            with self._database.replica.residency.in_place():
+                self._database.change_anyway(now, change)
+        finally:
+            self.settle(now)
+            self._tick.open()
 
     def settle_acks(self, now: Millis) -> None:
         """Serve clients that waited until other regions, or the disk, have more."""

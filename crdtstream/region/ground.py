@@ -6,6 +6,7 @@ from crdtstream.core.ids import Millis
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
 from crdtstream.region.deadlines import Deadlines
+from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.peers import Peers
 from crdtstream.region.runtime import Runtime
@@ -23,6 +24,7 @@ class Ground:
     replica: Replica
     database: Database
     peers: Peers
+    knowledge: Knowledge
     runtime: Runtime
     limits: RegionLimits
     now: Millis

@@ -40,6 +40,10 @@ class Knowledge:
         """Durable version vector of each region, as last heard."""
         return self._vvs
 
+    def others_have(self) -> dict[RegionId, int]:
+        """Number of effects of this region that each other active region durably has."""
+        return {one: self.of(one).get(self._peers.here, 0) for one in self._peers.active}
+
     @property
     def counted(self) -> Mapping[RegionId, VersionVector]:
         """The same, except what was said by regions that recovered.

@@ -9,7 +9,6 @@ Stability    what all of them have: what was kept for others only is dropped
 from crdtstream.region.client_side import ClientSide
 from crdtstream.region.freshness import Lags
 from crdtstream.region.ground import Ground
-from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.lag import ReplicationLag
 from crdtstream.region.participation import Participation
 from crdtstream.region.peers import PeersChange
@@ -27,7 +26,7 @@ class Others:
     ) -> None:
         replica, database, peers = ground.replica, ground.database, ground.peers
         tick, now, clients = ground.tick, ground.now, front.clients
-        self.knowledge = Knowledge(peers)
+        self.knowledge = ground.knowledge
         interval_ms = ground.limits.heartbeat_interval_ms
         self.lags = Lags(peers, replica, heartbeat_interval_ms=interval_ms)
         lag = ReplicationLag(replica, peers, now=now)
@@ -37,7 +36,6 @@ class Others:
             replica,
             tick,
             clients,
-            peers,
             knowledge=self.knowledge,
             retention=storage.retention,
             outstanding=storage.outstanding,

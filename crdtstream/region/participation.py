@@ -12,18 +12,17 @@ from collections.abc import Mapping
 
 from crdtstream.core.ids import RegionId
 from crdtstream.region.catching_up import CatchingUp
+from crdtstream.region.client_side import ClientSide
 from crdtstream.region.ground import Ground
 from crdtstream.region.histories import Compared
 from crdtstream.region.holding import Holding
-from crdtstream.region.members.membership import Membership
-from crdtstream.region.members.surroundings import Surroundings
+from crdtstream.region.members.membership import Levels, Membership
 from crdtstream.region.numbering import Numbering
 from crdtstream.region.opening import FolderState, Opening
 from crdtstream.region.peer_runs import PeerRuns
 from crdtstream.region.peers import PeersChange
 from crdtstream.region.readiness import Readiness
 from crdtstream.region.storage import Storage
-from crdtstream.region.write_gate import WriteGate
 
 
 class Participation:
@@ -38,10 +37,10 @@ class Participation:
     def __init__(
         self,
         ground: Ground,
-        gate: WriteGate,
+        front: ClientSide,
         storage: Storage,
         *,
-        surroundings: Surroundings,
+        region: Levels,
         folder: FolderState,
         configured: Mapping[RegionId, str],
         run_id: int,
@@ -58,19 +57,15 @@ class Participation:
             make_uid=runtime.make_uid,
         )
         self.membership = Membership(
-            replica,
-            tick,
-            deadlines,
+            ground,
             kept=folder.membership,
             instance=runtime.make_uid(),
             votes_are_proven=folder.is_proven or folder.is_same,
             configured=configured,
-            uniform=runtime.uniform,
-            surroundings=surroundings,
+            region=region,
+            front=front,
             outstanding=storage.outstanding,
             recovery=self.readiness,
-            gate=gate,
-            now=now,
         )
         self.numbering = Numbering(
             replica,
@@ -107,7 +102,7 @@ class Participation:
             replica,
             storage.outstanding,
             tick,
-            gate,
+            front.gate,
             self.readiness,
             stored=folder.database,
             numbering=self.numbering,

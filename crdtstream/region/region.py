@@ -25,9 +25,7 @@ the same object.  Same inputs, same outputs, byte for byte.
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar, assert_never
 
-from crdtstream.core.effects import ChangeMembers
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.membership.members import Members
 from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.replica import Replica
@@ -47,6 +45,7 @@ from crdtstream.region.events import (
 from crdtstream.region.folder_side import FolderSide
 from crdtstream.region.freshness import Freshness, to_ms
 from crdtstream.region.ground import Ground
+from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.limits import RegionLimits
 from crdtstream.region.links.links import Links
 from crdtstream.region.links.messages import Identity
@@ -152,7 +151,7 @@ class Region:
         now = runtime.now()
         self.replica, self.database, self.peers = replica, database, peers
         self.limits = limits
-        ground = Ground(replica, database, peers, runtime, self.limits, now)
+        ground = Ground(replica, database, peers, Knowledge(peers), runtime, limits, now)
         self.tick, self.deadlines = ground.tick, ground.deadlines
 
         front = ClientSide(ground)
@@ -167,9 +166,9 @@ class Region:
 
         self._participation = part = Participation(
             ground,
-            front.gate,
+            front,
             storage,
-            surroundings=self,
+            region=self,
             folder=folder,
             configured=configured,
             run_id=identity.run_id,
@@ -312,6 +311,17 @@ class Region:
     def _lacking(self) -> dict[RegionId, Collection[RegionId]]:
         return {peer: pull.lacking for peer, pull in self.links.pulls.items()}
 
+    @property
+    def is_level(self) -> bool:
+        """True if this region has what the others have, and may issue except for its status."""
+        opening = self.opening
+        return (
+            not opening.is_recovering
+            and opening.catching_up.is_level
+            and not self.bootstrap_lacks
+            and self.bootstrap.phase is Phase.IDLE
+        )
+
     def merge(self, merging: Merging | Repairing, now: Millis) -> None:
         """Take over the state of another region, or a key of it: end a merge.
 
@@ -354,45 +364,6 @@ class Region:
             return f"{reason}. Meanwhile {told}" if self.opening.is_asking else told
         failure = self.bootstrap.told_failure()
         return f"{reason}; {failure}" if failure and self.bootstrap_lacks else reason
-
-    # --- The region as its membership uses it (``surroundings.py``) ----------------------------
-
-    def has_stable_members(self, members: Members) -> bool:
-        return self.stability.has_stable_members(members)
-
-    def lacking_members(self, members: Members) -> list[RegionId]:
-        return self.stability.lacking_members(members)
-
-    def issue_members(self, effect: ChangeMembers) -> None:
-        # Though clients' writes are refused: perhaps they are because of a dead region that this
-        # removes.
-        if self.gate.fault is None:
-            now = self.replica.keys.now
-            self.database.change_anyway(now, lambda replica, _: replica.issue(effect))
-            self.clients.settle(now)
-            self.tick.open()
-
-    @property
-    def is_level(self) -> bool:
-        opening = self.opening
-        return (
-            not opening.is_recovering
-            and opening.catching_up.is_level
-            and not self.bootstrap_lacks
-            and self.bootstrap.phase is Phase.IDLE
-        )
-
-    def others_have(self) -> Mapping[RegionId, int]:
-        here = self.replica.region
-        return {one: self.knowledge.of(one).get(here, 0) for one in self.peers.active}
-
-    def hand_over(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
-        try:
-            with self.replica.residency.in_place():
-                self.database.change_anyway(now, change)
-        finally:
-            self.clients.settle(now)
-            self.tick.open()
 
     # --- Time ---------------------------------------------------------------------------------
 

@@ -231,6 +231,11 @@ class KnownMembers:
             self.newest = self.cuts.with_final(self.newest)
             self._share.note_changed()
 
+    @property
+    def have_all_applied(self) -> bool:
+        """True if the folder has the newest ones that are applied here: the peers are those."""
+        return self.known.epoch >= self._replica.members.epoch
+
     def told_to(self, removed: RegionId) -> Members:
         """Members as a removed region hears of them, with its own cut, which it cannot find."""
         told, cut = without_cuts(self.known), self.cuts.final.get(removed)

@@ -12,9 +12,9 @@
 It has no IO and no clock: a node's loop and a test drive it by the same calls.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.effects import ChangeMembers
@@ -54,21 +54,19 @@ from crdtstream.core.membership.members import (
     change_at,
     is_change_at,
 )
-from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
-from crdtstream.region.deadlines import Deadlines
+from crdtstream.region.client_side import ClientSide
 from crdtstream.region.folder_share import FolderShare
+from crdtstream.region.ground import Ground
 from crdtstream.region.members.cuts import Cuts
 from crdtstream.region.members.known_members import KnownMembers, without_cuts
 from crdtstream.region.members.sealing import Sealing
-from crdtstream.region.members.surroundings import Surroundings
+from crdtstream.region.members.spread import KnownSpread
 from crdtstream.region.members.wishes import RESEND_MS, Asker, Make, Wishes, check_is_not_own
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.peer_runs import PeerRun
 from crdtstream.region.readiness import Recovery
 from crdtstream.region.ready import News, StoreMembership
-from crdtstream.region.tick import Tick
-from crdtstream.region.write_gate import WriteGate
 
 # A region that did not want a change issues its effect after this time, if no other has.
 ISSUE_AFTER_MS: Final = Size(3_000, least=1)
@@ -88,6 +86,14 @@ class _FirstAnswer(NamedTuple):
     counter: int
 
 
+class Levels(Protocol):
+    """A region that is level at times."""
+
+    @property
+    def is_level(self) -> bool:
+        """True if it has what the others have, and may issue except for its status."""
+
+
 class Membership:
     """The members, as this region knows them, and its part in changing them.
 
@@ -102,31 +108,25 @@ class Membership:
         kept: what the folder has.
         votes_are_proven: as of ``deciding.starting``.
         configured: the other regions that the node's file names, and where they are.
-        uniform: a random number between two; for the pauses between attempts.
-        surroundings: the region.
+        region: whether it is level.
         outstanding: what a power cut cannot take back.
         recovery: whether this region may get back what it had lost.
-        gate: gets the reason for which a sealed region takes no writes.
-        now: start of the node.
     """
 
     def __init__(
         self,
-        replica: Replica,
-        tick: Tick,
-        deadlines: Deadlines,
+        ground: Ground,
         *,
         kept: Kept,
         instance: bytes,
         votes_are_proven: bool,
         configured: Mapping[RegionId, str],
-        uniform: Callable[[float, float], float],
-        surroundings: Surroundings,
+        region: Levels,
+        front: ClientSide,
         outstanding: Durable,
         recovery: Recovery,
-        gate: WriteGate,
-        now: Millis,
     ) -> None:
+        replica, tick, deadlines = ground.replica, ground.tick, ground.deadlines
         self.instance = kept.instance or instance
         self.share = FolderShare(tick)
         self.members = KnownMembers(
@@ -144,21 +144,24 @@ class Membership:
         self.sealing = Sealing(
             replica,
             tick,
-            surroundings,
+            front.clients,
+            ground.knowledge,
             outstanding,
-            gate,
+            front.gate,
             deadlines,
             kept=kept.seal,
             share=self.share,
         )
         # As they are applied, and as the last tick that changed them left them.
         self.seen = replica.members
-        self._surroundings = surroundings
+        self._region = region
+        self._clients, self._gate = front.clients, front.gate
         self._recovery = recovery
         self._replica = replica
         self._tick = tick
+        self._spread = spread = KnownSpread(ground, self.members, outstanding, recovery)
         self._wishes = Wishes(
-            self, deadlines, uniform=uniform, spread=surroundings, recovery=recovery
+            self, deadlines, uniform=ground.runtime.uniform, spread=spread, recovery=recovery
         )
         self._activates = False
         # A region that joins looks at intervals if it is level.  And after a restart where nothing
@@ -168,7 +171,7 @@ class Membership:
         here = self.known.find(replica.region)
         is_joining = here is not None and here.status is Status.JOINING
         if self.part.votes.pending or is_joining or self.cuts.leaving:
-            self._look_again.set(now)
+            self._look_again.set(ground.now)
         self._issue_at = deadlines.new()
         # The record that has the last epoch that was applied, once a tick left it.
         self._applied_seq: int | None = None
@@ -185,6 +188,12 @@ class Membership:
     def known(self) -> Members:
         """The newest members that the folder has."""
         return self.members.known
+
+    @property
+    def is_everywhere(self) -> bool:
+        """True if all regions that count are known to have the last epoch's effect durably."""
+        applied = self.part.members
+        return applied.epoch == self.known.epoch and self._spread.has_stable_members(applied)
 
     @property
     def obstacle(self) -> str | None:
@@ -573,9 +582,12 @@ class Membership:
             self._issue_at.set(issue_at)
             return
         self._issue_at.set(Millis(now + RESEND_MS.value))
-        if self._may_issue(pending[0]):
-            self._surroundings.issue_members(
-                ChangeMembers(epoch, self._replica.members.hash, pending[0])
+        # Though clients' writes are refused, perhaps because of a dead region that this removes.
+        # While the disk refuses it is tried again later.
+        if self._may_issue(pending[0]) and self._gate.fault is None:
+            effect = ChangeMembers(epoch, self._replica.members.hash, pending[0])
+            self._clients.change_anyway(
+                lambda replica, _: replica.issue(effect), self._replica.keys.now
             )
 
     def _may_issue(self, decided: Change) -> bool:
@@ -629,7 +641,7 @@ class Membership:
         # A removed region never learns of its removal by an effect.
         is_joining &= not self.members.is_removed
         self._look_again.set(Millis(now + RESEND_MS.value) if is_joining else None)
-        if is_joining and not self._activates and self._surroundings.is_level:
+        if is_joining and not self._activates and self._region.is_level:
             self._activates = True
             self._wishes.add(
                 lambda members: Activate(self._replica.region, self.instance),

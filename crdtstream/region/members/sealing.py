@@ -32,10 +32,11 @@ from crdtstream.core.member_changes import MembersError
 from crdtstream.core.membership.encoding import Seal
 from crdtstream.core.replica import Replica
 from crdtstream.core.size import Size
+from crdtstream.region.client_table import ClientTable
 from crdtstream.region.deadlines import Deadlines
 from crdtstream.region.events import Signal
 from crdtstream.region.folder_share import FolderShare
-from crdtstream.region.members.surroundings import Surroundings
+from crdtstream.region.knowledge import Knowledge
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.tick import Tick
 from crdtstream.region.write_gate import Cause, WriteGate
@@ -61,7 +62,8 @@ class Sealing:
         self,
         replica: Replica,
         tick: Tick,
-        region: Surroundings,
+        clients: ClientTable,
+        knowledge: Knowledge,
         durable: Durable,
         gate: WriteGate,
         deadlines: Deadlines,
@@ -78,7 +80,8 @@ class Sealing:
         self.trouble = ""
         self._replica = replica
         self._tick = tick
-        self._region = region
+        self._clients = clients
+        self._knowledge = knowledge
         self._durable = durable
         self._gate = gate
         self._share = share
@@ -146,7 +149,7 @@ class Sealing:
     def lacking(self) -> dict[RegionId, int]:
         """Number of own effects that each other active region is not known to durably have."""
         issued = self._replica.issued
-        has = self._region.others_have()
+        has = self._knowledge.others_have()
         return {one: issued - n for one, n in sorted(has.items()) if n < issued}
 
     @property
@@ -279,7 +282,7 @@ class Sealing:
     def _try(self, change: Callable[[Replica, Millis], object], now: Millis) -> None:
         self.trouble = ""
         try:
-            self._region.hand_over(change, now)
+            self._clients.change_anyway(change, now)
         except (CommandError, UnreadableError) as error:
             self.trouble = str(error)
 

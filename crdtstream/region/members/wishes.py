@@ -24,7 +24,7 @@ from crdtstream.core.membership.deciding import (
 from crdtstream.core.membership.members import Members, Status, apply, chain
 from crdtstream.core.size import Size
 from crdtstream.region.deadlines import Deadlines
-from crdtstream.region.members.surroundings import Spread
+from crdtstream.region.members.spread import Spread
 from crdtstream.region.readiness import Recovery
 
 # Messages of an attempt are sent again after this time without a decision.
