@@ -171,9 +171,18 @@ def with_tombstones_twice(image: Image) -> Image:
     return image._replace(head=packed(key))
 
 
+def with_an_earlier_last_id(image: Image) -> Image:
+    key = unpacked(image.head, KeyContent)
+    assert key.stream is not None
+    ((region, _, n),) = key.stream.last_ids
+    key.stream.last_ids[0] = (region, bytes(16), n)
+    return image._replace(head=packed(key))
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "reason"),
     [
+        (Kind.KEY, with_an_earlier_last_id, "lane 1 goes beyond its last ID"),
         (Kind.KEY, with_tombstones_twice, "tombstones of one group twice"),
         (Kind.NODE, lambda image: image._replace(head=image.head[:-1]), "a macro node's head has"),
         (Kind.NODE, lambda image: image._replace(lane=1024), "entries of a lane 1024"),

@@ -90,6 +90,13 @@ def with_a_later_last_id(image: Image) -> Image:
     return image._replace(head=packed(key))
 
 
+def without_last_ids(image: Image) -> Image:
+    key = unpacked(image.head, KeyContent)
+    assert key.stream is not None
+    key.stream.last_ids.clear()
+    return image._replace(head=packed(key))
+
+
 def with_a_later_tombstone(image: Image) -> Image:
     key = unpacked(image.head, KeyContent)
     key.tombstones.append((b"g", {RegionId(1): 99}))
@@ -215,6 +222,19 @@ def with_an_empty_run(image: Image) -> Image:
     return image._replace(head=packed(producers))
 
 
+def with_known_rows_backwards(image: Image) -> Image:
+    producers = unpacked(image.head, ProducersContent)
+    producers.numbered[0].batches[0].known[0] = (2, 1)
+    return image._replace(head=packed(producers))
+
+
+def with_a_run_twice(image: Image) -> Image:
+    producers = unpacked(image.head, ProducersContent)
+    runs = producers.numbered[0].batches[0].runs
+    runs.append(runs[0])
+    return image._replace(head=packed(producers))
+
+
 def with_another_body(image: Image) -> Image:
     return image._replace(body=image.body[:-1] + b"??", is_packed=False)
 
@@ -224,7 +244,10 @@ def with_another_body(image: Image) -> Image:
     [
         (Kind.KEY, 0, lambda image: image._replace(head=b"?"), "KeyContent"),
         (Kind.KEY, 0, with_a_short_id, "KeyContent: Expected `bytes` of length >= 16"),
+        (Kind.KEY, 0, without_last_ids, "lane 1 goes beyond its last ID"),
         (Kind.WINDOW, 0, with_an_empty_run, "a run without rows"),
+        (Kind.WINDOW, 0, with_known_rows_backwards, "a run without rows"),
+        (Kind.WINDOW, 0, with_a_run_twice, "runs that do not ascend"),
         (Kind.GROUP, 0, with_an_empty_interval, "an interval without an ID in it"),
         (Kind.NODE, 0, with_another_body, "image [0-9]+: a frame of"),
         (Kind.NODE, 1, with_header(first_id=StreamId(1 << 64)), "overlap"),

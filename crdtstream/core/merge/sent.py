@@ -16,6 +16,7 @@ from crdtstream.core.checkpoint.contents import (
     ProducersContent,
     RegistersContent,
     RootContent,
+    id_of,
     unpacked,
 )
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
@@ -25,7 +26,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.header import Head, decode_head
 from crdtstream.core.membership.encoding import decode_members
 from crdtstream.core.membership.members import Members
-from crdtstream.core.whole.restoring import create_of, setting_of, shares_of
+from crdtstream.core.whole.restoring import create_of, producer_of, setting_of, shares_of
 
 # A macro node: its image number here, and its head.
 SentNode = tuple[int, Head]
@@ -113,11 +114,12 @@ def sent_key(images: Iterable[Image], source: RegionId) -> SentKey:
     if len(keys) != 1:
         raise ContentError(f"{len(keys)} KEY images of one key")
     sent = SentKey(unpacked(keys[0].head, KeyContent), source)
-    # See that shares can be made of it: a merge that is ending must not fail.
+    # See that shares and producers can be made of it: a merge that is ending must not fail.
     shares_of(sent.content.string)
     for image in by_kind.get(Kind.WINDOW, ()):
         sent.producers = unpacked(image.head, ProducersContent)
-        _check_rows(sent.producers)
+        for numbered in sent.producers.numbered:
+            producer_of(numbered)
     groups = [unpacked(image.head, GroupContent) for image in by_kind.get(Kind.GROUP, ())]
     for group in groups:
         _check_group(group)
@@ -126,22 +128,15 @@ def sent_key(images: Iterable[Image], source: RegionId) -> SentKey:
     lanes: dict[RegionId, list[SentNode]] = {}
     for image in by_kind.get(Kind.NODE, ()):
         lanes.setdefault(RegionId(image.lane), []).append((STAGED + image.number, _head(image)))
-    for nodes in lanes.values():
+    rows = [] if sent.content.stream is None else sent.content.stream.last_ids
+    last_ids = {region: id_of(last_id) for region, last_id, _ in rows}
+    for region, nodes in lanes.items():
         nodes.sort(key=lambda node: node[1].key)
         _check_lane(nodes)
+        if region not in last_ids or nodes[-1][1].header.last_id > last_ids[region]:
+            raise ContentError(f"lane {region} goes beyond its last ID")
     sent.lanes = lanes
     return sent
-
-
-def _check_rows(content: ProducersContent) -> None:
-    """
-    Raises:
-        ContentError: a run of rows is empty.
-    """
-    for numbered in content.numbered:
-        for batch in numbered.batches:
-            if not all(run.start < run.stop for run in batch.runs):
-                raise ContentError(f"producer {numbered.producer!r} has a run without rows")
 
 
 def _check_group(content: GroupContent) -> None:

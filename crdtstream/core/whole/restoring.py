@@ -293,6 +293,9 @@ class Restoring:
                 lane.restore((image.number, image.head) for image in of_lane)
             except ValueError as error:
                 raise ContentError(f"key {owner}: {error}") from error
+            last = stream.last_ids.get(lane.region)
+            if last is None or lane.last_id > last.id:
+                raise ContentError(f"key {owner}: lane {region} goes beyond its last ID")
 
 
 def _checked(image: Image, take: Callable[[Image], None]) -> None:
@@ -371,7 +374,11 @@ def _window(content: WindowContent) -> Window:
 
 
 def producer_of(content: NumberedContent) -> Producer:
-    """The numbered producer that a content describes."""
+    """The numbered producer that a content describes.
+
+    Raises:
+        ContentError: a run has no row, or the runs of an origin do not ascend.
+    """
     producer = Producer()
     producer.newest = content.newest
     producer.batches = {batch.number: _batch(batch) for batch in content.batches}
@@ -380,12 +387,18 @@ def producer_of(content: NumberedContent) -> Producer:
 
 def _batch(content: BatchContent) -> Batch:
     batch = Batch()
+    rows = [*content.known, *((one.start, one.stop) for one in content.runs)]
+    if not all(start < stop for start, stop in rows):
+        raise ContentError(f"batch {content.number} of a producer has a run without rows")
     for start, stop in content.known:
         batch.known.add(start, stop)
     for one in content.runs:
         run = Run(one.start, one.stop, one.first)
         run.known, run.is_stable = one.known, one.is_stable
-        batch.runs.setdefault(run.first.region, deque()).append(run)
+        runs = batch.runs.setdefault(run.first.region, deque())
+        if runs and runs[-1].last.n >= run.first.n:
+            raise ContentError(f"batch {content.number} of a producer has runs that do not ascend")
+        runs.append(run)
     return batch
 
 
