@@ -6,7 +6,7 @@ from tests.mutations.mutation import Mutation
 
 MEMBERS: Final = "crdtstream/core/membership/members.py"
 DECIDING: Final = "crdtstream/core/membership/deciding.py"
-CUT: Final = "crdtstream/core/membership/cut.py"
+CUT: Final = "crdtstream/core/membership/region_cut.py"
 REGION: Final = "crdtstream/region/members/membership.py"
 OF_PULL: Final = "tests/region/test_pull.py::"
 OF_REGION: Final = "tests/region/test_membership.py::"
@@ -16,7 +16,7 @@ OF_DECIDING: Final = "tests/membership/test_deciding.py::"
 EXHAUSTIVELY: Final = "tests/membership/test_deciding_exhaustively.py::"
 SEALING: Final = "crdtstream/region/members/sealing.py"
 OF_SEALING: Final = "tests/region/test_sealing.py::"
-OF_CUT: Final = "tests/membership/test_cut.py::"
+OF_CUT: Final = "tests/membership/test_region_cut.py::"
 
 MEMBERSHIP: Final = (
     # --- Members ---

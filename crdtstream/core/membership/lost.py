@@ -8,8 +8,8 @@
 Tokens, cursors and the offsets of Spark's queries outlive the region that issued them.  One that
 names effects beyond the region's end can never be reached, so it is answered at once.
 
-An end is known once the removed region's cut is final (``cut.py``).  Until then a wait may still
-succeed, so it goes on; it is looked at again when an end becomes known.
+An end is known once the removed region's cut is final (``region_cut.py``).  Until then a wait
+may still succeed, so it goes on; it is looked at again when an end becomes known.
 
 ``Ends`` says by region where its effects end and why.  It was removed; or it goes on in another
 folder, which does not have all that an earlier one had (``core/incarnations.py``); or it numbered

@@ -17,8 +17,8 @@ majority, and the two never meet again (:func:`compare`).
 Always so:
   * A number is given once, for the life of the database: dots and IDs of entries name it.
   * At least one region is active from epoch 1 on.
-  * ``cut`` is local knowledge (``cut.py``), and so is which effects reported a change.  Neither is
-    hashed.
+  * ``cut`` is local knowledge (``region_cut.py``), and so is which effects reported a change.
+    Neither is hashed.
 """
 
 from collections.abc import Iterable, Iterator

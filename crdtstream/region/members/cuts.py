@@ -1,14 +1,14 @@
 """Cuts of removed regions: how many of their effects count, as this region reports and hears.
 
-``core/membership/cut.py`` has the rule.  This module has its inputs: the start of its node in which
-a peer speaks, the epoch, and what is durable here.  A final cut is kept in the folder.  It is
-reported only to the removed region itself, which hears no words and cannot find it.
+``core/membership/region_cut.py`` has the rule.  This module has its inputs: the start of its node
+in which a peer speaks, the epoch, and what is durable here.  A final cut is kept in the folder.  It
+is reported only to the removed region itself, which hears no words and cannot find it.
 """
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.cut import Adoption, CutSearch, Word, word_of
 from crdtstream.core.membership.members import Members
+from crdtstream.core.membership.region_cut import Adoption, CutSearch, Word, word_of
 from crdtstream.core.replica import Replica
 from crdtstream.region.outstanding import Durable
 from crdtstream.region.readiness import Recovery

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from crdtstream.core.ids import RegionId
-from crdtstream.core.membership.cut import (
+from crdtstream.core.membership.members import Members, apply
+from crdtstream.core.membership.region_cut import (
     Adoption,
     CutSearch,
     Word,
     word_of,
 )
-from crdtstream.core.membership.members import Members, apply
 from tests.membership.world import founded, removal
 
 R1, R2, R3, R4 = map(RegionId, (1, 2, 3, 4))
