@@ -29,6 +29,11 @@ def over() -> Turn:
     return Turn(iter(range(0, 1 << 60, 1 << 40)).__next__)
 
 
+def endless() -> Turn:
+    """A turn that never ends, however slow the machine is."""
+    return Turn(lambda: 0)
+
+
 def flush(
     region: Region1, *, seconds: float = 0.0, make_turn: Callable[[], Turn] = over
 ) -> Flushing:
@@ -102,7 +107,7 @@ async def test_a_slice_has_no_more_keys_than_the_bound_on_what_lags(
     lag.note_durable(R2, replica.issued)
     region.region.staleness.tune(lag_effects_max=2, action=LagAction.REFUSE)
     with pytest.raises(FlushError, match=r"LAGGED .* 2 keys are deleted, others are left: run"):
-        await last(flush(region, seconds=0.05, make_turn=Turn))
+        await last(flush(region, seconds=0.05, make_turn=endless))
     assert len(replica) == 4
 
     async def hear() -> None:
@@ -110,7 +115,7 @@ async def test_a_slice_has_no_more_keys_than_the_bound_on_what_lags(
             lag.note_durable(R2, replica.issued)
             await asyncio.sleep(0)
 
-    flushed = flush(region, seconds=0.05, make_turn=Turn)
+    flushed = flush(region, seconds=0.05, make_turn=endless)
     hearing = asyncio.create_task(hear())
     done = await last(flushed)
     hearing.cancel()
@@ -158,7 +163,7 @@ async def test_a_key_that_needs_entries_is_deleted_once_they_were_read(region: R
     await ticks()
     images = freeze(replica.node_limits)
     region.call("XACK", "x", "g", "1000-1", "1001-1", "1002-1")
-    flushed = flush(region, make_turn=Turn)
+    flushed = flush(region, make_turn=endless)
     with pytest.raises(ColdError) as cold:
         flushed._slice(100)(replica, region.now())
     for image in cold.value.images:
