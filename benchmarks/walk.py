@@ -1,8 +1,9 @@
-"""Python calls of a lone XADD at a node: from the bytes that arrive to the reply that leaves.
+"""Python calls of a lone request at a node: from the bytes that arrive to the reply that leaves.
 
-    python -m benchmarks.walk [--list]
+    python -m benchmarks.walk [XADD | XREADGROUP | XACK] [--list]
 
-Three regions run on the sources.  Each probe is an XADD with nothing else under way beside it.  The
+Three regions run on the sources.  Each probe is a request for one entry with nothing else under way
+beside it.  The
 periodic sample of the statistics is left out, and the shortest of several walks is shown.
 """
 
@@ -27,17 +28,23 @@ from crdtstream.local.regions import LocalRegions
 BASE_PORT: Final = 27_300
 WARM: Final = 500
 PROBES: Final = 9
+# The acks of earlier effects have come by then, and the links are not quiet yet.
+PAUSE_SECONDS: Final = 0.3
 PROBE: Final = b"benchmarks.walk"
 # File that the node writes the calls of each probe to, a line each.
 OUTPUT: Final = "CRDTSTREAM_WALK"
+# The command whose calls it writes.
+COMMAND: Final = "CRDTSTREAM_WALK_OF"
+COMMANDS: Final = ("XADD", "XREADGROUP", "XACK")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Raw)
+    parser.add_argument("command", nargs="?", choices=COMMANDS, default="XADD")
     parser.add_argument("--list", action="store_true", help="list the calls, in order")
     wants = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        walks = measure(Path(folder))
+        walks = measure(Path(folder), wants.command)
     shortest = min(walks, key=len)
     files = {call.partition(":")[0] for call in shortest}
     print(f"{len(shortest)} calls in {len(files)} files")
@@ -45,30 +52,38 @@ def main() -> None:
         print("\n".join(shortest))
 
 
-def measure(folder: Path) -> list[list[str]]:
+def measure(folder: Path, command: str) -> list[list[str]]:
     """The calls of each probe, as ``file:function``."""
     output = folder / "walks"
     local = LocalRegions(
         3,
         folder,
         base_port=BASE_PORT,
-        environment={PURE: "1", OUTPUT: str(output)},
+        environment={PURE: "1", OUTPUT: str(output), COMMAND: command},
         node=(sys.executable, "-m", "benchmarks.walk", "node"),
     )
     try:
         local.start_all()
         local.wait_until_healthy()
         client = redis.Redis(port=local.regions[0].resp_port, retry=Retry(ExponentialBackoff(), 20))
-        for _ in range(WARM):
-            client.xadd("warm", {"field": "value"})
-        for _ in range(PROBES):
-            # The acks of earlier entries have come by then, and the links are not quiet yet.
-            time.sleep(0.3)
-            client.xadd("warm", {"field": PROBE})
+        for group, count, pause in ((b"warm", WARM, 0), (PROBE, PROBES, PAUSE_SECONDS)):
+            client.xgroup_create("x", group, "$", mkstream=True)
+            for _ in range(count):
+                _add_read_acknowledge(client, group, pause)
     finally:
         local.stop_all()
         local.close()
     return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def _add_read_acknowledge(client: redis.Redis, group: bytes, pause: float) -> None:
+    """Send the three requests of a message, each alone."""
+    time.sleep(pause)
+    entry_id = client.xadd("x", {"field": group})
+    time.sleep(pause)
+    client.xreadgroup(group, "c", {"x": ">"})
+    time.sleep(pause)
+    client.xack("x", group, entry_id)
 
 
 def node() -> None:
@@ -79,6 +94,7 @@ def node() -> None:
     right: Callable[[Connection, bytes], None] = Connection.data_received
     calls: list[str] = []
     is_sampling = False
+    command = b"\r\n" + os.environ[COMMAND].encode() + b"\r\n"
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         nonlocal is_sampling
@@ -94,7 +110,7 @@ def node() -> None:
                 print(json.dumps(calls), file=output)
 
     def data_received(self: Connection, data: bytes) -> None:
-        if PROBE in data:
+        if PROBE in data and command in data:
             calls.clear()
             sys.setprofile(note)
         right(self, data)
