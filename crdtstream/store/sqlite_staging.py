@@ -58,6 +58,11 @@ HEADS_PER_READ: Final = Size(4_096, least=1)
 BODIES_PER_READ: Final = Size(256, least=1)
 # Images that are named in one statement.
 NUMBERS_PER_STATEMENT: Final = Size(512, least=1)
+# A body whose number is at most this far above that of the one before is read with those behind it:
+# this many at most, and until they have this many bytes.  The checkpoint of a merged state asks for
+# one after the other.
+AHEAD_NUMBERS: Final = Size(64, least=0)
+AHEAD_BYTES: Final = Size(64 << 10, least=0)
 
 logger = structlog.get_logger(__name__)
 
@@ -103,7 +108,7 @@ class SqliteStaging:
         self._reach = failpoints.reach
         self._connection: Writer | None = None
         # Opened when a body must be read without waiting.
-        self._at_once: sqlite3.Connection | None = None
+        self._bodies: _Bodies | None = None
         self._cut: StagedCut | None = None
         self._sums = Staged()
         self._last = 0
@@ -300,12 +305,9 @@ class SqliteStaging:
         return packed
 
     def load(self, number: int) -> bytes:
-        try:
-            if self._at_once is None:
-                self._at_once = _reading(self.path)
-        except DAMAGED as error:
-            raise ImageError(f"cannot read {self.path}: {error}. {ADVICE}") from error
-        return _load(self.path, self._at_once, number)
+        if self._bodies is None:
+            self._bodies = _Bodies(self.path)
+        return self._bodies.load(number)
 
     # --- Plain work ---------------------------------------------------------------------------
 
@@ -331,9 +333,9 @@ class SqliteStaging:
 
     async def _close(self) -> None:
         connection, self._connection = self._connection, None
-        at_once, self._at_once = self._at_once, None
-        if at_once is not None:
-            at_once.close()
+        bodies, self._bodies = self._bodies, None
+        if bodies is not None:
+            bodies.close()
         if connection is not None:
             await connection.close()
 
@@ -395,11 +397,70 @@ class StagedFolder:
         return heads_of_key(self.path, owner)
 
     def load(self, number: int) -> bytes:
+        with contextlib.closing(_Bodies(self.path)) as bodies:
+            return bodies.load(number)
+
+
+class _Bodies:
+    """Bodies of a complete cut, for readers that cannot wait."""
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            ImageError: the file cannot be opened.
+        """
+        self._path = path
+        # Bodies that were read and not asked for yet, with their checksums.
+        self._ahead: dict[int, tuple[bytes, int]] = {}
+        self._last = -1
         try:
-            with contextlib.closing(_reading(self.path)) as connection:
-                return _load(self.path, connection, number)
+            self._connection = _reading(path)
         except DAMAGED as error:
-            raise ImageError(f"cannot read {self.path}: {error}. {ADVICE}") from error
+            raise ImageError(f"cannot read {path}: {error}. {ADVICE}") from error
+
+    def load(self, number: int) -> bytes:
+        """
+        Raises:
+            ImageError: the body cannot be read, is damaged, or is not there.
+        """
+        if number not in self._ahead:
+            self._read(number)
+        self._last = number
+        packed, crc = self._ahead.pop(number, (b"", None))
+        if not is_sound_body(number, packed, crc):
+            raise ImageError(_not_sound(self._path, number))
+        return packed
+
+    def _read(self, number: int) -> None:
+        """Read a body, and if it follows the last one, those behind it."""
+        try:
+            if self._last < number <= self._last + AHEAD_NUMBERS.value:
+                # What is damaged behind it is not asked for.
+                with contextlib.suppress(*DAMAGED):
+                    self._read_from(number, AHEAD_NUMBERS.value)
+            if number not in self._ahead:
+                self._read_from(number, 1)
+        except DAMAGED as error:
+            raise ImageError(f"cannot read {self._path}: {error}. {ADVICE}") from error
+
+    def _read_from(self, number: int, count: int) -> None:
+        self._ahead = {}
+        size = 0
+        # Of a large one that is not asked for, SQLite reads the length only.
+        query = (
+            "SELECT number, packed, crc FROM body "
+            "WHERE number >= ? AND (number = ? OR length(packed) <= ?) ORDER BY number LIMIT ?"
+        )
+        values = (number, number, AHEAD_BYTES.value, count)
+        with contextlib.closing(self._connection.execute(query, values)) as rows:
+            for found, packed, crc in rows:
+                self._ahead[found] = packed, crc
+                size += len(packed) if isinstance(packed, bytes) else 0
+                if size > AHEAD_BYTES.value:
+                    break
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def read_root(path: Path) -> Image:
@@ -452,22 +513,6 @@ def heads_of_key(path: Path, owner: int) -> list[Image]:
 
 def _reading(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-
-
-def _load(path: Path, connection: sqlite3.Connection, number: int) -> bytes:
-    """
-    Raises:
-        ImageError: it is damaged, or not there.
-    """
-    try:
-        query = "SELECT packed, crc FROM body WHERE number = ?"
-        row = connection.execute(query, (number,)).fetchone()
-    except DAMAGED as error:
-        raise ImageError(f"cannot read {path}: {error}. {ADVICE}") from error
-    if row is None or not is_sound_body(number, *row):
-        raise ImageError(_not_sound(path, number))
-    packed: bytes = row[0]
-    return packed
 
 
 def _not_sound(path: Path, number: int) -> str:

@@ -8,17 +8,23 @@ import sqlite3
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from crdtstream.core.checkpoint.parts import Kind
-from crdtstream.store.connections import wal_of
+from crdtstream.store.connections import PAGE_BYTES, wal_of
 from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, refuse
-from crdtstream.store.sqlite_staging import STAGING_FILE, SqliteStaging
+from crdtstream.store.sqlite_staging import (
+    AHEAD_BYTES,
+    AHEAD_NUMBERS,
+    STAGING_FILE,
+    SqliteStaging,
+    StagedFolder,
+)
 from crdtstream.store.staging import MemoryStaging, StagedCut, Staging, make_image
 from tests.patience import seconds
 from tests.store.stagings import SOURCE, check_whole, cut_of, image, put, stage, staged
@@ -358,6 +364,63 @@ async def test_a_body_is_checked_whenever_it_is_read(tmp_path: Path) -> None:
         with pytest.raises(ImageError, match=rf"image {damaged} is damaged .*backup"):
             staging.load(damaged)
         assert staging.load(sound) == staged(sound).body
+
+
+async def test_bodies_that_follow_one_another_are_read_ahead_and_no_others(tmp_path: Path) -> None:
+    async with opened(tmp_path) as staging:
+        await stage(staging, NUMBERS)
+        for number in (NODES[-1], NODES[70], NODES[4], NODES[5]):
+            assert staging.load(number) == staged(number).body
+        assert staging._bodies is not None
+        assert list(staging._bodies._ahead) == NODES[6 : 5 + AHEAD_NUMBERS.value]
+        for number in NODES[6:]:
+            assert staging.load(number) == staged(number).body
+
+
+async def test_no_more_bytes_than_are_allowed_are_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [len(staged(number).body) for number in NODES]
+    at = next(at for at in range(1, len(NODES)) if sizes[at + 1] <= sizes[at] < sizes[at + 2])
+    monkeypatch.setattr(AHEAD_BYTES, "value", sizes[at])
+    async with opened(tmp_path) as staging:
+        await stage(staging, NUMBERS)
+        for number in NODES[at - 1 : at + 1]:
+            staging.load(number)
+        assert staging._bodies is not None
+        assert list(staging._bodies._ahead) == [NODES[at + 1]]
+        # The one after the next is larger than all that may be read ahead.
+        staging.load(NODES[at + 1])
+        staging.load(NODES[at])
+        monkeypatch.setattr(AHEAD_BYTES, "value", sizes[at + 2] - 1)
+        staging.load(NODES[at + 1])
+        assert NODES[at + 2] not in staging._bodies._ahead
+        assert staging.load(NODES[at + 2]) == staged(NODES[at + 2]).body
+
+
+async def test_damage_hides_no_bodies_before_it(tmp_path: Path) -> None:
+    """A page of the file cannot be read: of bodies in a row no more are lost than one by one."""
+    async with opened(tmp_path) as staging:
+        await stage(staging, NUMBERS)
+    file = tmp_path / STAGING_FILE
+    content = bytearray(file.read_bytes())
+    page = content.index(staged(NODES[50]).body) // PAGE_BYTES * PAGE_BYTES
+    content[page : page + PAGE_BYTES] = bytes(PAGE_BYTES)
+    file.write_bytes(content)
+
+    def readable(load: Callable[[int], bytes]) -> list[int]:
+        found = []
+        for number in NODES:
+            with contextlib.suppress(ImageError):
+                assert load(number) == staged(number).body
+                found.append(number)
+        return found
+
+    one_by_one = readable(StagedFolder(tmp_path).load)
+    async with opened(tmp_path) as staging:
+        assert readable(staging.load) == one_by_one
+    assert NODES[0] in one_by_one
+    assert NODES[50] not in one_by_one
 
 
 @pytest.mark.parametrize("is_complete", [False, True])
