@@ -250,6 +250,7 @@ def with_another_body(image: Image) -> Image:
         (Kind.WINDOW, 0, with_a_run_twice, "runs that do not ascend"),
         (Kind.GROUP, 0, with_an_empty_interval, "an interval without an ID in it"),
         (Kind.NODE, 0, with_another_body, "image [0-9]+: a frame of"),
+        (Kind.NODE, 0, with_header(first_id=ID_MIN), "entries with IDs 0, 0 to"),
         (Kind.NODE, 1, with_header(first_id=StreamId(1 << 64)), "overlap"),
         (Kind.NODE, 1, with_header(first_n=1), "overlap"),
         (Kind.NODE, -1, with_header(last_n=99), "effects of region 1 that the state has not"),

@@ -138,7 +138,7 @@ def decode_head(data: bytes) -> Head:
             f"a macro node's head tells of {count} entries, {added} ever added, "
             f"with dot numbers {first_n} to {last_n}"
         )
-    if not key <= first_id <= last_id - count + 1 or first_arrival > last_arrival:
+    if not 0 < key <= first_id <= last_id - count + 1 or first_arrival > last_arrival:
         raise ValueError(
             f"a macro node's head tells of {count} entries with IDs {key}, {first_id} to {last_id} "
             f"that came at {first_arrival} to {last_arrival}"
