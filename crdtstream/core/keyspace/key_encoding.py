@@ -54,13 +54,18 @@ def encode_key(
                 origin: FloorContent(id_content(floor.last_id), dict(floor.expiries))
                 for origin, floor in floors.facts_of(key).items()
             }
-            or None,
-            tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()],
+            if key in floors
+            else None,
+            tombstones=[(group, dict(dots)) for group, dots in tombstones.of(key).items()]
+            if key in tombstones
+            else [],
             gone=GoneContent(part.gone_order, dict(lost)) if lost else None,
             ended_shares={
                 region: EndedContent(ended.n, sum_content(ended.total), dict(ended.takers))
                 for region, ended in ended_shares.of(key).items()
-            },
+            }
+            if key in ended_shares
+            else {},
         )
     )
 

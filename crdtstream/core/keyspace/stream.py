@@ -176,7 +176,9 @@ class Stream:
     def replace_last_ids(self, registers: Mapping[RegionId, LastId]) -> None:
         """Replace all last-ID registers by these."""
         self.last_ids = dict(registers)
-        self.last_id = max((register.id for register in registers.values()), default=ID_MIN)
+        self.last_id = ID_MIN
+        for register in registers.values():
+            self.last_id = max(self.last_id, register.id)
 
     def clear_covered_by(self, context: VersionVector) -> None:
         """Remove the entries and registers whose dots the context covers, as every delete does.

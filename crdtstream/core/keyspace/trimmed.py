@@ -60,4 +60,6 @@ def _packed(lost: dict[RegionId, int]) -> tuple[int, ...]:
 
 
 def _unpacked(numbers: tuple[int, ...]) -> dict[RegionId, int]:
+    if not numbers:
+        return {}
     return {RegionId(numbers[at]): numbers[at + 1] for at in range(0, len(numbers), 2)}

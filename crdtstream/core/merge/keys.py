@@ -36,17 +36,21 @@ def merge_ended_shares(state: State, sent: SentKey) -> None:
 
 def merge_floors(state: State, sent: SentKey) -> None:
     """The higher of both: it is kept longer than it need be, rather than too short."""
+    if sent.content.floors is None:
+        return
     for origin, floor in floors_of(sent.content, sent.source):
         state.floors.unite(sent.key, origin, Floor(id_of(floor.last_id), dict(floor.expiries)))
 
 
-def merge_registers(state: State, sent: SentKey, both: Both, destroys: "Destroys") -> None:
-    """Deadlines and the values of XCFGSET.  Call it before the stream is settled."""
+def merge_registers(state: State, sent: SentKey, both: Both) -> None:
+    """Deadlines and the values of XCFGSET.  Call it before tombstones are merged, and before the
+    stream is settled."""
     keys, key, theirs = state.keys, sent.key, sent.registers
     if theirs is NO_REGISTERS and key not in keys.registers:
         return
     before = keys.idmp_duration_of(key), keys.idmp_maxsize_of(key)
     registers = keys.registers.get(key) or KeyRegisters()
+    destroys = Destroys(state, sent)
     _merge_values(registers.expiry, theirs.expiry, both, destroys)
     _merge_values(registers.idmp_duration_s, theirs.idmp_duration_s, both, destroys)
     _merge_values(registers.idmp_maxsize, theirs.idmp_maxsize, both, destroys)
@@ -79,6 +83,8 @@ class Destroys:
 
 
 def _dots_of(tombstones: Mapping[bytes | None, VersionVector], group: bytes | None) -> list[Dot]:
+    if not tombstones:
+        return []
     return [
         Dot(region, n) for name in {None, group} for region, n in tombstones.get(name, {}).items()
     ]
@@ -97,6 +103,8 @@ def _merge_values(
 def merge_string(state: State, sent: SentKey, both: Both) -> None:
     """Values by dot, and of each its deadlines by dot; shares of a counter by region."""
     keys, key = state.keys, sent.key
+    if sent.content.string is None and key not in keys.strings:
+        return
     theirs = dict(_string_values(sent.content.string))
     their_shares = shares_of(sent.content.string)
     string = keys.strings.get(key)
@@ -191,6 +199,8 @@ def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
         if content.gone is not None
         else {}
     )
+    if not theirs:
+        return
     mine = dict(state.keys.lost(sent.key))
     higher = {region: n for region, n in theirs.items() if n > mine.get(region, 0)}
     if not higher:

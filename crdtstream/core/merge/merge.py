@@ -18,7 +18,6 @@ from crdtstream.core.ids import ID_MAX, Millis
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.merge.groups import merge_groups
 from crdtstream.core.merge.keys import (
-    Destroys,
     merge_ended_shares,
     merge_floors,
     merge_last_ids,
@@ -51,20 +50,20 @@ def merge_key(state: State, sent: SentKey, both: Both, plans: LanePlans = NO_PLA
     """
     keys, key = state.keys, sent.key
     state.parts.note(key)
-    destroys = Destroys(state, sent)
     stream = keys.streams.get(key)
     if stream is None and (has_stream(sent) or state.keeps_producers(key)):
         # It may turn out to have nothing that is new here, and is dropped again then.
         stream = keys.stream_or_new(key)
     merge_lost(state, sent, stream)
-    merge_registers(state, sent, both, destroys)
+    merge_registers(state, sent, both)
     merge_string(state, sent, both)
     merge_ended_shares(state, sent)
     merge_floors(state, sent)
     if stream is not None:
         merge_lanes(stream, sent, both, plans, arrived=keys.arrival)
         merge_last_ids(stream, sent, both)
-        merge_groups(state, stream, sent, both)
+        if stream.groups or sent.groups:
+            merge_groups(state, stream, sent, both)
         if sent.producers is not NOTHING_OF_PRODUCERS or state.keeps_producers(key):
             merge_producers(state, stream, sent, both, arrived=keys.arrival)
     merge_tombstones(state, sent)

@@ -40,7 +40,6 @@ from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.residency import Residency
 from crdtstream.core.merge.groups import merge_group
 from crdtstream.core.merge.keys import (
-    Destroys,
     merge_ended_shares,
     merge_floors,
     merge_last_ids,
@@ -337,7 +336,7 @@ def _replace(state: State, sent: SentKey, both: Both, unread: Unread) -> None:
     if stream is None and has_stream(sent):
         stream = keys.stream_or_new(key)
     merge_lost(state, sent, stream)
-    merge_registers(state, sent, both, Destroys(state, sent))
+    merge_registers(state, sent, both)
     merge_string(state, sent, both)
     merge_ended_shares(state, sent)
     merge_floors(state, sent)
