@@ -31,8 +31,8 @@ def _own_entries_beyond_the_state_are_dropped() -> Sequence[Patch]:
     def wrong_plan(lane: Any, sent: Any, *, here_n: int, there_n: int, **rest: Any) -> Any:
         return plan(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
 
-    def merged(lane: Lane, sent: Any, *, here_n: int, there_n: int, **rest: Any) -> bool:
-        return merge(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
+    def merged(lane: Lane, sent: Any, *, here_n: int, there_n: int, **rest: Any) -> None:
+        merge(lane, sent, here_n=here_n, there_n=max(here_n, there_n), **rest)
 
     plan, merge = plan_lane, merge_lane
     return [*everywhere(plan, wrong_plan), *everywhere(merge, merged)]

@@ -240,8 +240,8 @@ class Lane(NodeChain):
         assert len(removed) <= count
         return removed
 
-    def remove_ranges(self, gone: Ranges[int]) -> bool:
-        """Remove the entries whose dot numbers are in these ranges; were there any?
+    def remove_ranges(self, gone: Ranges[int]) -> None:
+        """Remove the entries whose dot numbers are in these ranges.
 
         Macro nodes all of whose entries are removed are not read.
 
@@ -267,7 +267,6 @@ class Lane(NodeChain):
                 self._cut_out(node, 0, len(node))
             else:
                 self._remove_of(node, rows, U64_MAX)
-        return bool(cuts)
 
     def _has_room(self, node: MacroNode, more_bytes: int) -> bool:
         limits = self.limits

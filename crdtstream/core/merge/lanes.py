@@ -17,7 +17,7 @@ with the same entries have the same digest, and are not read either.
 from bisect import bisect_right
 from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from crdtstream.core.checkpoint.contents import ContentError
 from crdtstream.core.checkpoint.parts import STAGED
@@ -33,7 +33,7 @@ from crdtstream.core.ids import (
 from crdtstream.core.lanes.blocks import DIGEST_MASK
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.columns import NodeColumns, part_of
-from crdtstream.core.lanes.header import Head, Header
+from crdtstream.core.lanes.header import Header
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.macro_node import CLOSED, MacroNode
 from crdtstream.core.lanes.packing import unpack
@@ -42,8 +42,6 @@ from crdtstream.core.lanes.residency import Residency
 from crdtstream.core.lanes.slices import Within
 from crdtstream.core.merge.sent import SentNode
 from crdtstream.core.ranges import Ranges
-
-T = TypeVar("T")
 
 
 class Stretch(NamedTuple):
@@ -156,16 +154,6 @@ def _last_kept(lane: Lane, gone: Ranges[int]) -> StreamId:
     return ID_MIN
 
 
-def planned(plan: Generator[None, None, T]) -> T:
-    """Make a plan without stopping, and return it."""
-    while True:
-        try:
-            next(plan)
-        except StopIteration as stopped:
-            found: T = stopped.value
-            return found
-
-
 def merge_lane(
     lane: Lane,
     sent: Sequence[SentNode],
@@ -174,39 +162,39 @@ def merge_lane(
     there_n: int,
     arrived: Millis,
     plan: LanePlan | None = None,
-) -> bool:
+) -> None:
     """Merge the macro nodes of another region's lane into this one's.
 
     Args:
         sent: in the order of their IDs.
         here_n, there_n: how many effects of the lane's origin each side has applied.
-        arrived: when what is new here came to this region.
-        plan: what ``plan_lane`` found; None: it is found out now.
-
-    Returns:
-        Whether anything changed.
+        arrived: when what is new here came to this region; 0: its macro nodes are given that later.
+        plan: what ``plan_lane`` found; None: nothing of the lane is here, and of each macro node
+            that was sent all is new here, or nothing.
 
     Raises:
         UnreadableError: an entry that has to be read cannot be; nothing has changed.
 
-    Cost: O(macro nodes), and reading those that differ, and one in which ``here_n`` lies.
+    Cost: O(macro nodes), and reading those that are cut.
     """
-    gone, split = plan or planned(
-        plan_lane(lane, sent, here_n=here_n, there_n=there_n, residency=lane.limits.residency)
-    )
-    before = lane.length
-    has_less = lane.remove_ranges(gone)
-    assert has_less == (lane.length < before)
+    split = None
+    if plan is not None:
+        lane.remove_ranges(plan.gone)
+        split = plan.split
+    else:
+        assert lane.head is None, "entries that may be gone there are here"
     if there_n <= here_n:
-        return has_less
+        return
     if split is not None:
         _append(lane, split, arrived)
-    new = [node for node in sent if node[1].header.first_n > here_n]
-    for image, (key, added, highest_removed_id, header) in new:
-        head = Head(key, added, highest_removed_id, came_at(header, arrived))
-        lane.take_over(MacroNode.absent(image, head, lane))
-    assert lane.length >= sum(node[1].header.entries for node in new)
-    return has_less or bool(split or new)
+    for image, head in sent:
+        if head.header.first_n > here_n:
+            node = MacroNode.absent(image, head, lane)
+            if arrived:
+                node.cold = came_at(head.header, arrived)
+            lane.take_over(node)
+        else:
+            assert split is not None or head.header.last_n <= here_n, "a part of it is new here"
 
 
 # --- What the other side removed ----------------------------------------------------------------

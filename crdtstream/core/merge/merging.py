@@ -23,7 +23,7 @@ Always so:
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -130,17 +130,22 @@ class Merging:
                 self._look_at_own(key)
             yield Step.KEY
 
-    def _look_at(self, sent: SentKey) -> Iterator[Step]:
+    def _look_at(self, sent: SentKey) -> Iterable[Step]:
+        """Look at a key; returns the steps that are left of it, mostly none."""
         check_covered(sent, self._both.there)
         if is_unchanged(self._state, sent, self._both):
             self._alike.add(sent.key)
         elif self._is_built(sent):
             self._built[sent.key] = sent.content.number
         else:
-            plans: dict[RegionId, LanePlan] = {}
-            for region in sent.lanes:
-                plans[region] = yield from self._plan(sent, region)
-            self._left[sent.key] = sent, plans
+            return self._leave(sent)
+        return ()
+
+    def _leave(self, sent: SentKey) -> Iterator[Step]:
+        plans: dict[RegionId, LanePlan] = {}
+        for region in sent.lanes:
+            plans[region] = yield from self._plan(sent, region)
+        self._left[sent.key] = sent, plans
 
     def _plan(self, sent: SentKey, region: RegionId) -> Generator[Step, None, LanePlan]:
         """Read the entries of a lane that are needed where the two sides differ."""
@@ -186,7 +191,6 @@ class Merging:
         if state.keeps(sent.key) or not self._can_be_built(sent):
             return False
         aside.parts.last_number, aside.groups_made = state.parts.last_number, state.groups_made
-        aside.keys.arrival = state.keys.arrival
         limits = state.keys.node_limits
         shown, limits.small = limits.small, self._small
         try:
@@ -293,8 +297,7 @@ class Merging:
             if isinstance(part, MacroNode):
                 assert part.cold is not None, "what is built aside is on disk only"
                 assert part.here is None
-                if part.cold.first_arrival != arrived:
-                    part.cold = came_at(part.cold, arrived)
+                part.cold = came_at(part.cold, arrived)
         self._state.take_in(self._aside)
         self._state.changes.take_in(self._parts)
         self._state.keys.node_limits.small.update(self._small)

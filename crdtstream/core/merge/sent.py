@@ -16,11 +16,12 @@ from crdtstream.core.checkpoint.contents import (
     ProducersContent,
     RegistersContent,
     RootContent,
+    StringContent,
     id_of,
     unpacked,
 )
 from crdtstream.core.checkpoint.parts import STAGED, Image, Kind
-from crdtstream.core.clock import Dot, VersionVector, covers_dot
+from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.histories import Points, points_of
 from crdtstream.core.ids import RegionId
 from crdtstream.core.lanes.header import Head, decode_head
@@ -107,36 +108,39 @@ def sent_key(images: Iterable[Image], source: RegionId) -> SentKey:
     Raises:
         ContentError: they are not those of one key, or one says what cannot be.
     """
-    by_kind: dict[Kind, list[Image]] = {}
+    keys: list[KeyContent] = []
+    producers = NOTHING_OF_PRODUCERS
+    groups: list[GroupContent] = []
+    lanes: dict[RegionId, list[SentNode]] = {}
     for image in images:
-        by_kind.setdefault(image.kind, []).append(image)
-    keys = by_kind.get(Kind.KEY, [])
+        kind = image.kind
+        if kind is Kind.NODE:
+            lanes.setdefault(RegionId(image.lane), []).append((STAGED + image.number, _head(image)))
+        elif kind is Kind.KEY:
+            keys.append(unpacked(image.head, KeyContent))
+        elif kind is Kind.WINDOW:
+            producers = unpacked(image.head, ProducersContent)
+            for numbered in producers.numbered:
+                producer_of(numbered)
+        elif kind is Kind.GROUP:
+            group = unpacked(image.head, GroupContent)
+            _check_group(group)
+            _check_dots(group)
+            groups.append(group)
     if len(keys) != 1:
         raise ContentError(f"{len(keys)} KEY images of one key")
-    sent = SentKey(unpacked(keys[0].head, KeyContent), source)
-    # See that shares and producers can be made of it: a merge that is ending must not fail.
-    shares_of(sent.content.string)
-    for image in by_kind.get(Kind.WINDOW, ()):
-        sent.producers = unpacked(image.head, ProducersContent)
-        for numbered in sent.producers.numbered:
-            producer_of(numbered)
-    groups = [unpacked(image.head, GroupContent) for image in by_kind.get(Kind.GROUP, ())]
-    for group in groups:
-        _check_group(group)
-        _check_dots(group)
-    sent.groups = {group.name: group for group in sorted(groups, key=lambda one: one.number)}
-    lanes: dict[RegionId, list[SentNode]] = {}
-    for image in by_kind.get(Kind.NODE, ()):
-        lanes.setdefault(RegionId(image.lane), []).append((STAGED + image.number, _head(image)))
-    rows = [] if sent.content.stream is None else sent.content.stream.last_ids
-    last_ids = {region: id_of(last_id) for region, last_id, _ in rows}
+    content = keys[0]
+    # See that shares can be made of it, as producers above: a merge that is ending must not fail.
+    shares_of(content.string)
+    groups.sort(key=lambda one: one.number)
+    rows = [] if content.stream is None else content.stream.last_ids
+    last_ids = {region: last_id for region, last_id, _ in rows}
     for region, nodes in lanes.items():
         nodes.sort(key=lambda node: node[1].key)
         _check_lane(nodes)
-        if region not in last_ids or nodes[-1][1].header.last_id > last_ids[region]:
+        if region not in last_ids or nodes[-1][1].header.last_id > id_of(last_ids[region]):
             raise ContentError(f"lane {region} goes beyond its last ID")
-    sent.lanes = lanes
-    return sent
+    return SentKey(content, source, producers, {group.name: group for group in groups}, lanes)
 
 
 def _check_group(content: GroupContent) -> None:
@@ -186,35 +190,32 @@ def check_covered(sent: SentKey, vv: VersionVector) -> None:
     Raises:
         ContentError: something of it names an effect that the state has not.
     """
-    for dot in _dots_of(sent):
-        if dot.n < 1 or not covers_dot(vv, dot):
-            raise ContentError(
-                f"key {sent.key!r} has effects of region {dot.region} that the state has not"
-            )
-
-
-def _dots_of(sent: SentKey) -> Iterator[Dot]:
-    """The dots of all that is replicated of a key; of a lane, and of a run, the last one."""
-    content = sent.content
+    # Of most keys that is all.
     for region, nodes in sent.lanes.items():
-        yield Dot(region, nodes[-1][1].header.last_n)
-    if content.stream is not None:
-        for region, _, n in content.stream.last_ids:
-            yield Dot(region, n)
+        _check_effect(sent, vv, region, nodes[-1][1].header.last_n)
+    if sent.content.stream is not None:
+        for region, _, n in sent.content.stream.last_ids:
+            _check_effect(sent, vv, region, n)
+    for dot in _other_dots_of(sent):
+        _check_effect(sent, vv, dot.region, dot.n)
+
+
+def _check_effect(sent: SentKey, vv: VersionVector, region: RegionId, n: int) -> None:
+    if not 1 <= n <= vv.get(region, 0):
+        raise ContentError(
+            f"key {sent.key!r} has effects of region {region} that the state has not"
+        )
+
+
+def _other_dots_of(sent: SentKey) -> Iterator[Dot]:
+    """The dots of all else that is replicated of a key; of a run, the last one."""
+    content = sent.content
     registers = sent.registers
     for register in (registers.expiry, registers.idmp_duration_s, registers.idmp_maxsize):
         for dot, _ in register:
             yield dot
-    for value in () if content.string is None else content.string.values:
-        yield value.dot
-        for dot, _ in value.expiry:
-            yield dot
-    for share in () if content.string is None else content.string.shares:
-        yield Dot(share.region, share.n)
-        if share.base is not None:
-            yield share.base
-        for dot, _ in share.expiry:
-            yield dot
+    if content.string is not None:
+        yield from _dots_of_string(content.string)
     for region, ended in content.ended_shares.items():
         yield Dot(region, ended.n)
         yield from starmap(Dot, ended.takers.items())
@@ -225,7 +226,21 @@ def _dots_of(sent: SentKey) -> Iterator[Dot]:
             yield create.dot
         for setting in group.settings:
             yield setting.dot
-    yield from _dots_of_producers(sent.producers)
+    if sent.producers is not NOTHING_OF_PRODUCERS:
+        yield from _dots_of_producers(sent.producers)
+
+
+def _dots_of_string(content: StringContent) -> Iterator[Dot]:
+    for value in content.values:
+        yield value.dot
+        for dot, _ in value.expiry:
+            yield dot
+    for share in content.shares:
+        yield Dot(share.region, share.n)
+        if share.base is not None:
+            yield share.base
+        for dot, _ in share.expiry:
+            yield dot
 
 
 def _dots_of_producers(content: ProducersContent) -> Iterator[Dot]:
