@@ -30,6 +30,7 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import Merged
 from crdtstream.core.ids import RegionId
 from crdtstream.core.merge.sent import SentKey, SentState, sent_histories, sent_key, sent_members
+from crdtstream.core.size import Size
 from crdtstream.store.checksums import body_crc
 from crdtstream.store.errors import ImageError, StoreError
 from crdtstream.store.failpoints import NO_FAILPOINTS, Failpoints
@@ -39,6 +40,10 @@ CUT_ID_BYTES: Final = 16
 NOT_SENT: Final = Kind.PENDING
 # The images of all keys; else those of the key with this number.
 ALL_OWNERS: Final = -1
+
+# Keys are read until they have this many images, and are merged then.  Key by key both take more
+# time, as each needs the processor's caches.
+IMAGES_AT_ONCE: Final = Size(64, least=1)
 
 # The beginning of checksummed bytes: the columns, with the lengths of head and body.
 _CHECKED_FIELDS: Final = b"%d,%d,%d,%d,%d,%d,%d,"
@@ -348,13 +353,26 @@ def staged_state(staging: StagedState, merged: Merged) -> SentState:
             "staging. Start this region again from a backup of its folder, all files of it, or "
             "with an empty folder; the other regions have its effects"
         )
-    keys = (sent_key(images, merged.source) for images in staging.by_key())
 
     def again(owner: int) -> SentKey:
         return sent_key(staging.of_key(owner), merged.source)
 
     root = staging.root()
-    return SentState(keys, again, sent_members(root), sent_histories(root))
+    return SentState(
+        _sent_keys(staging, merged.source), again, sent_members(root), sent_histories(root)
+    )
+
+
+def _sent_keys(staging: StagedState, source: RegionId) -> Iterator[SentKey]:
+    some: list[SentKey] = []
+    count = 0
+    for images in staging.by_key():
+        some.append(sent_key(images, source))
+        count += len(images)
+        if count >= IMAGES_AT_ONCE.value:
+            yield from some
+            some, count = [], 0
+    yield from some
 
 
 # --- Checksums ------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from crdtstream.core.checkpoint.parts import Kind
+from crdtstream.core.effects import Merged
 from crdtstream.store.connections import PAGE_BYTES, wal_of
 from crdtstream.store.errors import ImageError, NoRoomError, StoreError
 from crdtstream.store.failpoints import EXIT_STATUS, NO_FAILPOINTS, Armed, Failpoints, refuse
@@ -25,9 +26,26 @@ from crdtstream.store.sqlite_staging import (
     SqliteStaging,
     StagedFolder,
 )
-from crdtstream.store.staging import MemoryStaging, StagedCut, Staging, make_image
+from crdtstream.store.staging import (
+    IMAGES_AT_ONCE,
+    MemoryStaging,
+    StagedCut,
+    Staging,
+    make_image,
+    staged_state,
+)
+from tests.harness.regions import Node
 from tests.patience import seconds
-from tests.store.stagings import SOURCE, check_whole, cut_of, image, put, stage, staged
+from tests.store.stagings import (
+    SOURCE,
+    check_whole,
+    cut_of,
+    image,
+    put,
+    stage,
+    stage_state,
+    staged,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [*range(3, 300), 500, 7_000, 7_001]
@@ -121,6 +139,19 @@ async def test_the_images_of_each_key_are_read_together_and_again(staging: Stagi
         assert staging.of_key(images[0].owner) == images
     found = sorted(one.number for images in keys for one in images)
     assert found == [one for one in range(1, 50) if image(one).kind is not Kind.ROOT]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+async def test_each_key_of_a_state_is_read_once(
+    staging: Staging, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(IMAGES_AT_ONCE, "value", at_once)
+    keys = [f"k{number}" for number in range(5)]
+    node = Node(SOURCE)
+    node.run(*(f"XADD {key} 1 f v" for key in keys), "SET s v")
+    cut = await stage_state(staging, node.replica)
+    state = staged_state(staging, Merged(cut.id, cut.source, cut.vv))
+    assert [one.key.decode() for one in state.keys] == [*keys, "s"]
 
 
 async def test_a_discarded_staging_is_empty(staging: Staging) -> None:
