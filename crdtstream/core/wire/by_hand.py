@@ -1,15 +1,15 @@
 """Protobuf messages that are written by hand, as the bytes that protobuf makes of them.
 
 A message object takes longer to make than the few fields of an entry, a delivery or an
-acknowledgement take to write, and every tick has one of each.  All other messages are protobuf's
-own; so is all reading.
+acknowledgement take to write, and every tick has one of each.  It also copies the entries' fields
+twice.  Rare effects are messages of protobuf, and so are all others; so is all reading.
 
 A field is its tag, its length unless it is a number, and its value.  Fields come in the order of
 their numbers, and those that are 0 or empty are left out, unless they are ``repeated`` or of a
 ``oneof``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from crdtstream.core.clock import VersionVector
@@ -21,6 +21,7 @@ from crdtstream.core.effects import (
     Deliver,
     EffectBatch,
     LocalChange,
+    NumberedRun,
     RareEffect,
 )
 from crdtstream.core.id_columns import IdColumns, Ids
@@ -57,19 +58,23 @@ def _message(tag: bytes, data: bytes) -> bytes:
 # --- Batches ------------------------------------------------------------------------------------
 
 
-def batch_by_hand(batch: EffectBatch, columns: bytes, after_ms: int | None) -> bytes | None:
-    """A batch of appends without names, of acknowledgements and deleted keys; None: of others too.
+def batch_by_hand(
+    batch: EffectBatch,
+    columns: bytes,
+    *,
+    producers: Iterable[bytes],
+    after_ms: int | None,
+    encode_rare: Callable[[int, RareEffect], bytes],
+) -> bytes:
+    """A batch.
 
     Args:
         columns: those of the appends.
+        producers: of the idempotent ids, each once.
         after_ms: time of issue, counted from the first append; None: it is written by itself.
+        encode_rare: encodes an effect with its offset, if it is none of the usual ones.
     """
     appends = batch.appends
-    if appends.idempotent or appends.numbered:
-        return None
-    others = _others(batch.others)
-    if others is None:
-        return None
     parts = [
         b"\x08" + varint(batch.origin) + b"\x10" + varint(batch.first_n),
         b"\x18" + varint(batch.count),
@@ -80,7 +85,10 @@ def batch_by_hand(batch: EffectBatch, columns: bytes, after_ms: int | None) -> b
     parts += [_message(b"\x32", key) for key in appends.keys]
     if appends.fields:
         parts += (b"\x5a", varint(len(appends.fields)), appends.fields)
-    parts += others
+    parts += [_other(offset, effect, encode_rare) for offset, effect in batch.others]
+    parts += [_message(b"\x72", producer) for producer in producers]
+    parts += [_message(b"\x82\x01", name.id) for name in appends.idempotent.values()]
+    parts += [_message(b"\x8a\x01", _run(run)) for run in appends.numbered]
     if columns:
         parts += (b"\x92\x01", varint(len(columns)), columns)
     if after_ms is not None:
@@ -101,22 +109,26 @@ def _vector(vv: VersionVector) -> bytes:
     return _message(b"\x0a", regions) + _message(b"\x12", counts)
 
 
-def _others(others: Sequence[tuple[int, RareEffect]]) -> list[bytes] | None:
-    """Effects that are no appends, each as a field; None if some are of another kind."""
-    parts: list[bytes] = []
-    for offset, effect in others:
-        if isinstance(effect, AckFrontier):
-            kind = _message(b"\x3a", _frontier(effect))
-        elif isinstance(effect, DeleteKey | DeleteString) and effect.takes:
-            return None
-        elif isinstance(effect, DeleteKey):
-            kind = _message(b"\x22", _text(b"\x0a", effect.key))
-        elif isinstance(effect, DeleteString):
-            kind = _message(b"\xba\x01", _text(b"\x0a", effect.key))
-        else:
-            return None
-        parts.append(_message(b"\x62", _number(b"\x08", offset) + kind))
-    return parts
+def _other(
+    offset: int, effect: RareEffect, encode_rare: Callable[[int, RareEffect], bytes]
+) -> bytes:
+    """An effect that is no append, as a field."""
+    if isinstance(effect, AckFrontier):
+        kind = _message(b"\x3a", _frontier(effect))
+    elif isinstance(effect, DeleteKey) and not effect.takes:
+        kind = _message(b"\x22", _text(b"\x0a", effect.key))
+    elif isinstance(effect, DeleteString) and not effect.takes:
+        kind = _message(b"\xba\x01", _text(b"\x0a", effect.key))
+    else:
+        return _message(b"\x62", encode_rare(offset, effect))
+    return _message(b"\x62", _number(b"\x08", offset) + kind)
+
+
+def _run(run: NumberedRun) -> bytes:
+    first = run.first
+    data = _number(b"\x08", run.at) + _number(b"\x10", run.count)
+    data += _text(b"\x1a", first.producer) + _number(b"\x20", first.batch)
+    return data + _number(b"\x28", first.row)
 
 
 def _frontier(effect: AckFrontier) -> bytes:

@@ -218,7 +218,7 @@ def decode_positions(
 # --- Effects ------------------------------------------------------------------------------------
 
 
-def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
+def _encode_effect(offset: int, effect: RareEffect) -> bytes:
     message = effects_pb2.Effect(offset=offset)
     match effect:
         case Remove(key, ids, with_references, trims):
@@ -288,7 +288,7 @@ def _encode_effect(offset: int, effect: RareEffect) -> effects_pb2.Effect:
             members.change = encode_change(change)
         case _:
             assert_never(effect)
-    return message
+    return message.SerializeToString(deterministic=True)
 
 
 def _encode_taken(taken: Taken) -> effects_pb2.Taken:
@@ -539,16 +539,6 @@ def _decode_frontier(message: effects_pb2.AckFrontier) -> AckFrontier:
 # --- Batches ------------------------------------------------------------------------------------
 
 
-def _encode_run(run: NumberedRun) -> effects_pb2.NumberedRun:
-    return effects_pb2.NumberedRun(
-        index=run.at,
-        count=run.count,
-        producer=run.first.producer,
-        batch=run.first.batch,
-        first_row=run.first.row,
-    )
-
-
 def encode_batch(batch: EffectBatch) -> bytes:
     """The batch's bytes: what the log keeps and the links send."""
     appends = batch.appends
@@ -564,31 +554,13 @@ def encode_batch(batch: EffectBatch) -> bytes:
     written = write_columns(columns) if columns[0] else b""
     after_ms = batch.issued_ms - appends.ms[0] if appends.ms else ISSUED_AFTER_MS_MAX
     is_near = abs(after_ms) < ISSUED_AFTER_MS_MAX
-    short = batch_by_hand(batch, written, after_ms if is_near else None)
-    if short is not None:
-        return short
-    message = effects_pb2.EffectBatch(
-        origin=batch.origin,
-        first_n=batch.first_n,
-        count=batch.count,
-        context=encode_vv(batch.context),
-        columns=written,
-        keys=appends.keys,
-        fields=appends.fields,
-        follows=batch.follows,
+    return batch_by_hand(
+        batch,
+        written,
+        producers=producers,
+        after_ms=after_ms if is_near else None,
+        encode_rare=_encode_effect,
     )
-    if batch.others:
-        message.others.extend(_encode_effect(offset, effect) for offset, effect in batch.others)
-    if producers:
-        message.producers.extend(producers)
-        message.idempotent_ids.extend(item.id for item in appends.idempotent.values())
-    if appends.numbered:
-        message.numbered.extend(map(_encode_run, appends.numbered))
-    if is_near:
-        message.issued_after_ms = after_ms
-    else:
-        message.issued_ms = batch.issued_ms
-    return message.SerializeToString(deterministic=True)
 
 
 def decode_batch(data: bytes) -> EffectBatch:
