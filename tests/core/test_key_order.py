@@ -60,6 +60,23 @@ def test_keys_are_added_removed_and_scanned(
     assert all_of(order, count, without) == in_order(model - without)
 
 
+@pytest.mark.parametrize("pass_part", [0, 100])
+@given(keys=st.sets(KEYS), toggled=st.lists(KEYS, max_size=60))
+def test_keys_removed_together_are_gone_at_the_end(
+    pass_part: int, keys: set[bytes], toggled: list[bytes]
+) -> None:
+    """One by one, or by a pass over all keys; one may be added again meanwhile."""
+    order = order_of(keys)
+    with pytest.MonkeyPatch.context() as patched, order.removing_many():
+        patched.setattr(key_order.PASS_PART, "value", pass_part)
+        for key in toggled:
+            with order.removing_many():
+                order.remove(key) if key in keys else order.add(key)
+            keys = keys ^ {key}
+            assert len(order) == len(keys)
+    assert all_of(order, 3) == in_order(keys)
+
+
 @given(st.sets(KEYS), st.sets(KEYS))
 def test_others_are_taken_in(keys: set[bytes], others: set[bytes]) -> None:
     order = order_of(keys)

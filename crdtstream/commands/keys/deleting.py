@@ -35,7 +35,10 @@ def delete_keys(replica: Replica, keys: Sequence[bytes]) -> int:
         How many there were.
     """
     read_for_deletes(replica, keys)
-    return sum(delete_key(replica, key) for key in keys)
+    if len(keys) == 1:
+        return int(delete_key(replica, keys[0]))
+    with replica.removing_many():
+        return sum(delete_key(replica, key) for key in keys)
 
 
 def read_for_deletes(replica: Replica, keys: Iterable[bytes]) -> None:

@@ -171,7 +171,8 @@ def _delete_key(state: State, effect: DeleteKey, dot: Dot, context: VersionVecto
     if keys.strings:
         _delete_string(state, key, effect.takes, dot, context)
     state.tombstones.add(dot, key, None)
-    state.floors.forget_covered_by(key, context)
+    if state.floors.by_key:
+        state.floors.forget_covered_by(key, context)
     _forget_producers(state, key, context)
     if keys.registers:
         keys.drop_registers(key)

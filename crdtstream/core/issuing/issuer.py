@@ -90,6 +90,7 @@ class Issuer:
         "_residency",
         "_state",
         "_streams",
+        "_strings",
         "_touched",
         "_vv",
         "changes",
@@ -119,6 +120,7 @@ class Issuer:
         self._vv = state.vv
         self._keys = state.keys
         self._streams = state.keys.streams
+        self._strings = state.keys.strings
         self._registers = state.keys.registers
         self._touched = state.keys.touched
         self._grown_runs = state.grown_runs
@@ -318,7 +320,7 @@ class Issuer:
         if self._residency.absent_count:
             read_for_effect(self._state, effect, self._vv)
         self.changes += 1
-        if isinstance(effect, TAKE_COUNTERS):
+        if self._strings and isinstance(effect, TAKE_COUNTERS):
             effect = self._with_takes(effect)
         issued = self._vv.get(self._region, 0)
         if isinstance(effect, Remove) and self.section.takes_in(effect):
@@ -336,7 +338,7 @@ class Issuer:
         self, effect: SetString | DeleteKey | DeleteString
     ) -> SetString | DeleteKey | DeleteString:
         """The effect, and what it takes of a counter: all that is observed here."""
-        string = self._keys.strings.get(effect.key)
+        string = self._strings.get(effect.key)
         takes = () if string is None else string.takes()
         if not takes:
             return effect

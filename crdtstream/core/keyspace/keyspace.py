@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from crdtstream.core.checkpoint.key_parts import KeyParts
 from crdtstream.core.ids import Millis, RegionId
+from crdtstream.core.keyspace.key_order import RemovingMany
 from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.stream import Stream
@@ -110,6 +111,10 @@ class Keyspace(Keys):
                 self._order.remove(key)
             self._check_order()
             self.expiry.note_gone(key)
+
+    def removing_many(self) -> RemovingMany:
+        """Context: keys that end within leave ``_order`` together, at its end."""
+        return self._order.removing_many()
 
     def _check_order(self) -> None:
         """Check, as far as it is O(1), that ``_order`` holds exactly the keys of both."""

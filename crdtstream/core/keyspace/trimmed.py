@@ -56,6 +56,8 @@ class TrimmedKeys:
 
 
 def _packed(lost: dict[RegionId, int]) -> tuple[int, ...]:
+    if len(lost) == 1:
+        return next(iter(lost.items()))
     return tuple(chain.from_iterable(lost.items()))
 
 

@@ -263,7 +263,7 @@ class NodeChain:
             node = after
             count += 1
         assert count == len(self._rax), "the rax has exactly the nodes of the chain"
-        self._rax = Rax()
+        self._rax.clear()
         self.head = self.tail = None
         self.length = 0
         self._bounds.clear()

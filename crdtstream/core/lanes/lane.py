@@ -462,8 +462,8 @@ class Lane(NodeChain):
             for cut in self._cut_by(up_to=up_to, n_max=n_max):
                 cut.warm()
         tail = self.tail
-        # The ID first: it is usually enough.
-        if tail is not None and tail.last_id <= up_to and tail.last_n <= n_max:
+        # The ID first: it is usually enough; a delete of the key names none.
+        if tail is not None and (up_to == ID_MAX or tail.last_id <= up_to) and tail.last_n <= n_max:
             self._clear()
             assert not self.length
             return tail.last_n
