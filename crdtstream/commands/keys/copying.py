@@ -40,8 +40,8 @@ from crdtstream.core.size import Scope, Size
 
 # One batch is one record of the log and one message: what no peer can take must not be issued.
 COPY_BYTES_MAX: Final = Size(256 << 20, least=1, scope=Scope.CLIENTS)
-# Macro nodes whose entries are copied as one run.
-RUN_NODES: Final = Size(64, least=1)
+# Macro nodes whose entries are copied as one run.  Several runs are joined once more for the batch.
+RUN_NODES: Final = Size(1024, least=1)
 # An entry's numbers in a batch: two halves of its ID, a length, which key.
 ENTRY_BYTES: Final = 24
 
