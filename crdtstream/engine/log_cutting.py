@@ -1,6 +1,6 @@
 """Cutting the log: it finds what each member lacks, asks the region what may go, and cuts that."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from crdtstream.core.clock import VersionVector, covers, format_vv
@@ -38,30 +38,33 @@ async def _keep_absences(region: Region, log: Log) -> None:
 async def look_at_log(region: Region, log: Log, now: Millis) -> int:
     """Look what the log is kept for; return the last record that may be cut.
 
-    Cost: one look-up of the log for each member and origin, and one more for each origin.
+    Cost: one look-up of the log for each member and origin of which it lacks effects, and one more
+    for each origin with effects that no member has.
 
     Raises:
         StoreError: the log cannot be read.
     """
     retention = region.retention
     lacks: dict[RegionId, Lack] = {}
-    origins = sorted(region.outstanding.logged_vv)
     for member, durable_vv in retention.will_have_vvs.items():
-        seq = await _first_beyond(durable_vv, log, origins)
+        seq = await _first_beyond(durable_vv, region, log)
         # If a member lacks something it is never 0, which would mean that it has all.
         size = max(1, await log.bytes_from(seq)) if seq <= log.last_seq else 0
         lacks[member] = Lack(seq, size)
     retention.log_bytes = await log.bytes_from(log.first_seq)
-    only_copy_seq = await _first_beyond(retention.elsewhere_vv, log, origins)
+    only_copy_seq = await _first_beyond(retention.elsewhere_vv, region, log)
     return retention.cut_upto(lacks, region.links.serves, now, only_copy_seq=only_copy_seq)
 
 
-async def _first_beyond(vv: VersionVector, log: Log, origins: Sequence[RegionId]) -> int:
+async def _first_beyond(vv: VersionVector, region: Region, log: Log) -> int:
     """First record with effects that ``vv`` does not cover, else the next one to be written."""
-    if covers(vv, log.begins):
-        return await log.seek(vv, origins)
-    # Some of what ``vv`` lacks was cut: where it begins to lack records is unknown by now.
-    return log.first_seq
+    if not covers(vv, log.begins):
+        # Some of what ``vv`` lacks was cut: where it begins to lack records is unknown by now.
+        return log.first_seq
+    outstanding = region.outstanding
+    lacking = [origin for origin, n in outstanding.logged_vv.items() if n > vv.get(origin, 0)]
+    # While nothing lacks anywhere, as in a region that rests, the log is not asked at all.
+    return await log.seek(vv, lacking) if lacking else outstanding.logged_seq + 1
 
 
 async def cut_log(

@@ -9,10 +9,15 @@ from crdtstream.store.log import Logged, MemoryLog, leading_within
 
 
 class CuttingLog(MemoryLog):
-    """See ``crdtstream.engine.log_cutting.CutLog``."""
+    """See ``crdtstream.engine.log_cutting.CutLog``.
+
+    Attributes:
+        seeks: how often it was asked where a version vector begins to lack effects.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.seeks = 0
         self._cut_seq = 0
         self._begins: MutableVersionVector = {}
 
@@ -36,6 +41,7 @@ class CuttingLog(MemoryLog):
         return leading_within(self._records[max(0, seq - self.first_seq) :], bytes_max)
 
     async def seek(self, vv: VersionVector, origins: Iterable[RegionId]) -> int:
+        self.seeks += 1
         return await super().seek(vv, origins)
 
     async def bytes_from(self, seq: int) -> int:

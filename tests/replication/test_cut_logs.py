@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from crdtstream.core.ids import RegionId
-from crdtstream.engine.log_cutting import cut_log
+from crdtstream.engine.log_cutting import cut_log, look_at_log
 from crdtstream.region.links.link import LinkState
 from crdtstream.region.retention import Keeping
 from crdtstream.store.log import Fsync
@@ -66,6 +66,22 @@ async def third_was_away(
             third.pause(peer)
         async with third.running():
             yield [first, second, third]
+
+
+async def test_a_log_of_which_no_member_lacks_anything_is_not_asked() -> None:
+    """A look-up of it costs a hop to a thread, for each member and origin, each second."""
+    where = addresses(2)
+    async with live_regions(live(number, where) for number in (1, 2)) as (first, second):
+        await add_each_by_itself(first, 3)
+        await add_each_by_itself(second, 2)
+        await converged([first, second])
+        retention, log = first.region.retention, first.log
+        await until(lambda: retention.elsewhere_vv == first.durable_vv)
+        assert isinstance(log, CuttingLog)
+        seeks = log.seeks
+        await look_at_log(first.region, log, first.engine.now())
+        assert retention.held[R2].bytes == 0
+        assert log.seeks == seeks
 
 
 async def test_a_region_that_was_away_for_too_long_says_that_it_needs_a_bootstrap() -> None:
