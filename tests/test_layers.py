@@ -90,7 +90,9 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("engine", "machine", "region", "secrets", "settings"),
         }
     ),
-    "replication": frozenset({"access", "core", "engine", "region", "secrets", "settings", "v1"}),
+    "replication": frozenset(
+        {"access", "core", "engine", "machine", "region", "secrets", "settings", "v1"}
+    ),
     "admin": frozenset(
         {
             *("access", "certificates", "core", "commands", "engine"),

@@ -142,6 +142,7 @@ NO_SIZES = {
         engine.storage_watch.GIVE_BACK_BYTES engine.storage_watch.GIVE_BACK_SECONDS
         engine.storage_watch.IDLE_REST_SECONDS engine.storage_watch.IDLE_SECONDS
         engine.storage_watch.LEAVING_SECONDS engine.storage_watch.LOG_SECONDS
+        engine.storage_watch.LOOKS_LEFT_OUT
         engine.storage_watch.QUIET_LOG_SECONDS engine.storage_watch.QUIET_SECONDS
         engine.storage_watch.REST_SECONDS engine.storage_watch.SLICE_NS
         engine.storage_watch.UNTRIMMED_PART engine.storage_watch.WALK_SECONDS

@@ -33,6 +33,7 @@ from crdtstream.core.merge.sent import sent_histories, sent_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine.checkpointer import Ticks
 from crdtstream.engine.turns import Turn
+from crdtstream.machine.beats import until_beat
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.region import Region
@@ -43,8 +44,10 @@ from crdtstream.store.staging import StagedCut, Staging
 
 logger = structlog.get_logger(__name__)
 
-# Interval at which it looks whether a state is wanted, or a checkpoint has what was merged.
+# Interval at which it looks whether a state is wanted, or a checkpoint has what was merged; and the
+# same while nothing lacks here.
 LOOK_SECONDS: Final = Seconds(0.25, least=0.001)
+QUIET_SECONDS: Final = Seconds(1.0, least=0.001)
 
 
 class Copy(Protocol):
@@ -95,7 +98,8 @@ class Bootstrapper:
         """Look at intervals, until it is cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_SECONDS.value)
+            is_quiet = self._region.is_level
+            await until_beat(QUIET_SECONDS.value if is_quiet else LOOK_SECONDS.value)
 
     async def begin(self, merged_seq: int) -> None:
         """Continue with what the process before this one left.

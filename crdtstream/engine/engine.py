@@ -34,6 +34,7 @@ from crdtstream.engine.agenda import Agenda
 from crdtstream.engine.folder import write_change
 from crdtstream.engine.programs import Program, Reader, attempts
 from crdtstream.engine.stats import EngineStats
+from crdtstream.machine.beats import to_beat, until_beat
 from crdtstream.machine.inputs import wall_clock
 from crdtstream.region.outstanding import Mark
 from crdtstream.region.ready import AnyLetter, Notice, Ready
@@ -436,7 +437,8 @@ class Engine:
         agenda = self._agenda
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(agenda.sync_seconds):
+                at, seconds = asyncio.get_running_loop().time(), agenda.sync_seconds
+                async with asyncio.timeout(seconds and to_beat(at, seconds)):
                     await self._fsync_changed.wait()
                     self._fsync_changed.clear()
                     continue
@@ -494,7 +496,7 @@ class Engine:
         """Look whether what is committed is where a restart will look for it."""
         agenda = self._agenda
         while True:
-            await asyncio.sleep(FOLDER_LOOK_SECONDS.value)
+            await until_beat(FOLDER_LOOK_SECONDS.value)
             try:
                 await self.log.look()
             except StoreError as error:

@@ -3,7 +3,7 @@
     several times a second    memory: the account, by which cold data leave and writes are refused
     each second               lets data leave memory that were not read for a while
     when it is worth it       free memory is returned to the system; the rest is *overhead*
-    each second               the folder
+    each second               the folder, while anything is written to it
     each few seconds          what the log is kept for
 
 The size of macro nodes is known at any time if something counts it (``node_bytes``); the rest of
@@ -31,6 +31,7 @@ from crdtstream.core.footprint import Footprint
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.log_cutting import look_at_log
 from crdtstream.engine.turns import Turn
+from crdtstream.machine.beats import until_beat
 from crdtstream.machine.heap import give_back_memory
 from crdtstream.region.room import Account, MemoryBound
 from crdtstream.store.errors import StoreError
@@ -41,7 +42,7 @@ logger = structlog.get_logger(__name__)
 ACCOUNT_SECONDS: Final = 0.1
 # The longest interval while nothing changes and more than half of maxmemory is free: that is not
 # filled before the next look.
-QUIET_SECONDS: Final = 0.8
+QUIET_SECONDS: Final = 1.0
 # Counting what waits for each of thousands of clients takes milliseconds: it rests for this many
 # times as long, at most for CLIENTS_REST_SECONDS.
 CLIENTS_REST: Final = 100
@@ -70,6 +71,8 @@ LOG_SECONDS: Final = 5.0
 SLICE_NS: Final = 500_000
 REST_SECONDS: Final = 0.05
 WALK_SECONDS: Final = 1.0
+# While nothing is written, walks and looks at the disk are left out, but for each of so many.
+LOOKS_LEFT_OUT: Final = 15
 
 
 def _is_half_full(memory: MemoryBound) -> bool:
@@ -185,12 +188,27 @@ class StorageWatch:
 
     async def _walk(self) -> None:
         while True:
+            seq = self._region.outstanding.left_seq
             ends = time.perf_counter_ns() + SLICE_NS
             for _ in self._footprint.steps():
                 if time.perf_counter_ns() >= ends:
                     await asyncio.sleep(REST_SECONDS)
                     ends = time.perf_counter_ns() + SLICE_NS
-            await asyncio.sleep(WALK_SECONDS)
+            await self._until_written(seq, WALK_SECONDS)
+
+    async def _until_written(self, seq: int, seconds: float) -> None:
+        """Sleep ``seconds``; and on, for a while, as long as nothing changes.
+
+        Args:
+            seq: the last record when it was looked at what may change.
+        """
+        region = self._region
+        for _ in range(LOOKS_LEFT_OUT):
+            await until_beat(seconds)
+            # A copy and a checkpoint are written to the folder without a record.
+            is_written = region.bootstrap.needs_staging or region.checkpointing.is_under_way
+            if is_written or region.outstanding.left_seq != seq:
+                return
 
     async def _watch_memory(self) -> None:
         memory = self._region.room.memory
@@ -209,7 +227,7 @@ class StorageWatch:
                 is_quiet = account.total == before_bytes and not _is_half_full(memory)
                 seconds = min(2 * seconds, QUIET_SECONDS) if is_quiet else ACCOUNT_SECONDS
             before_bytes = account.total
-            await asyncio.sleep(seconds)
+            await until_beat(seconds)
 
     def _is_log_quiet(self, now_s: float) -> bool:
         """True if nothing was written for a while: links that are up have the last records."""
@@ -269,13 +287,14 @@ class StorageWatch:
         residency = self._region.replica.residency
         while True:
             has_more = residency.leave_idle(self._engine.now(), Turn().is_over)
-            await asyncio.sleep(IDLE_REST_SECONDS if has_more else IDLE_SECONDS)
+            await until_beat(IDLE_REST_SECONDS if has_more else IDLE_SECONDS)
 
     # --- Disk ---------------------------------------------------------------------------------
 
     async def _watch_disk(self) -> None:
         told = ""
         while True:
+            seq = self._region.outstanding.left_seq
             try:
                 # In one go: each switch to another thread and back wakes both.
                 disk_bytes, wal_bytes = await asyncio.to_thread(self._measure_disk)
@@ -288,7 +307,7 @@ class StorageWatch:
                 told = ""
                 self._region.disk.wal_bytes = wal_bytes
                 self._region.room.look(disk_bytes=disk_bytes)
-            await asyncio.sleep(DISK_SECONDS)
+            await self._until_written(seq, DISK_SECONDS)
 
     def _measure_disk(self) -> tuple[int, int]:
         return self._measures.disk(), self._measures.wal()
@@ -299,4 +318,4 @@ class StorageWatch:
                 await look_at_log(self._region, log, self._engine.now())
             except StoreError as error:
                 logger.warning("cannot see whom the log is kept for", reason=str(error))
-            await asyncio.sleep(LOG_SECONDS)
+            await until_beat(LOG_SECONDS)

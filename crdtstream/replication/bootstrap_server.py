@@ -30,6 +30,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Seconds, Size
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine.engine import Engine
+from crdtstream.machine.beats import until_beat
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import PROTOCOL_VERSION, Refusal, RefusalKind
 from crdtstream.replication.bootstrap_wire import (
@@ -142,7 +143,7 @@ class BootstrapService(rpc.BootstrapServicer):
     async def run(self) -> None:
         """End the holds of copies that lapsed or were taken over, until it is cancelled."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS.value)
+            await until_beat(LOOK_SECONDS.value)
             await self._release_ended()
 
     async def close(self) -> None:

@@ -94,8 +94,9 @@ async def look(measured: Measured, pauses: list[float], times: int) -> list[floa
 
 async def test_an_idle_node_measures_its_memory_seldom(pauses: list[float]) -> None:
     slept = await look(Measured(), pauses, 40)
-    assert slept[-1] == QUIET_SECONDS
-    assert slept == sorted(slept)
+    # Each time at the beat that is nearest, and here no time passes.
+    assert QUIET_SECONDS / 4 <= slept[-1] < QUIET_SECONDS * 5 / 4
+    assert slept[0] == ACCOUNT_SECONDS
 
 
 async def test_near_its_bound_memory_is_looked_at_as_often_as_ever(pauses: list[float]) -> None:

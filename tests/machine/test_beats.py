@@ -1,0 +1,169 @@
+"""A node at rest wakes once for all that is due; the tests move the clock themselves."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from crdtstream.engine.bootstrapper import Bootstrapper
+from crdtstream.engine.engine import Engine
+from crdtstream.engine.storage_watch import LOOKS_LEFT_OUT, Measures, StorageWatch
+from crdtstream.machine.beats import to_beat
+from crdtstream.store.log import Fsync, MemoryLog
+from crdtstream.store.staging import MemoryStaging
+from tests.harness.driven import make_region
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Calls in a thread that are over when they are made."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
+
+
+class Skipping(asyncio.SelectorEventLoop):
+    """An event loop that does not wait for its next timer, but moves its clock to it.
+
+    Attributes:
+        wakes: times at which it had to wait for one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at = 1_000.3
+        self.wakes: list[float] = []
+        self.set_default_executor(AtOnce())
+        selector: Any = self._selector  # type: ignore[attr-defined]
+        select = selector.select
+
+        def skip(timeout: float | None) -> Any:
+            found = select(0)
+            if timeout and not found:
+                self.at += timeout
+                self.wakes.append(self.at)
+            return found
+
+        selector.select = skip
+
+    def time(self) -> float:
+        return self.at
+
+
+async def no_copy(*_: object) -> None:
+    raise AssertionError("nothing lacks")
+
+
+class NoTicks:
+    """No tick of a region at rest ends early."""
+
+    def end_tick(self) -> int:
+        raise AssertionError("nothing is merged")
+
+    async def wait_logged(self, seq: int) -> None:
+        raise AssertionError("nothing is merged")
+
+
+class Rest:
+    """A region at rest, with what looks at it now and then.
+
+    Attributes:
+        disk_looks: how often the folder was measured.
+    """
+
+    def __init__(self) -> None:
+        self.disk_looks = 0
+        log = MemoryLog()
+        self.engine = Engine(make_region(1), log, fsync=Fsync.EVERYSEC)
+        measures = Measures(
+            base=int,
+            resident=int,
+            clients=int,
+            log_tail=int,
+            bound_log_tail=lambda *, is_short: None,
+            disk=self._disk,
+        )
+        self.watch = StorageWatch(self.engine, measures, log=log)
+        self.bootstrapper = Bootstrapper(
+            self.engine.region, log, MemoryStaging(), NoTicks(), no_copy, now=self.engine.now
+        )
+
+    def _disk(self) -> int:
+        self.disk_looks += 1
+        return 0
+
+    async def rest(self, seconds: float) -> None:
+        """Each look begins at a time of its own."""
+        async with asyncio.TaskGroup() as tasks:
+            running = []
+            for run in (self.engine.run, self.watch.run, self.bootstrapper.run):
+                running.append(tasks.create_task(run()))
+                await asyncio.sleep(0.13)
+            await asyncio.sleep(seconds)
+            for task in running:
+                task.cancel()
+
+
+@pytest.fixture
+def resting() -> Rest:
+    return Rest()
+
+
+def test_a_region_at_rest_is_woken_once_a_second(resting: Rest) -> None:
+    with contextlib.closing(Skipping()) as loop:
+        loop.run_until_complete(resting.rest(10))
+        before = len(loop.wakes)
+        loop.run_until_complete(resting.rest(60))
+    # The few are those of its beginning and of its end.
+    assert len(loop.wakes) - before <= 60 + 8
+
+
+def test_the_folder_of_a_region_at_rest_is_seldom_measured(resting: Rest) -> None:
+    with contextlib.closing(Skipping()) as loop:
+        loop.run_until_complete(resting.rest(10 * LOOKS_LEFT_OUT))
+    assert 10 <= resting.disk_looks <= 11
+
+
+async def rests(watch: StorageWatch, seq: int) -> float:
+    """Time until the next look, after one when this was the last record."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await watch._until_written(seq, 1.0)
+    return loop.time() - began
+
+
+def test_what_is_written_is_looked_at_each_second(resting: Rest) -> None:
+    region = resting.engine.region
+    seq = region.outstanding.left_seq
+    with contextlib.closing(Skipping()) as loop:
+        assert loop.run_until_complete(rests(resting.watch, seq)) >= LOOKS_LEFT_OUT - 1
+        assert loop.run_until_complete(rests(resting.watch, seq - 1)) <= 1.25
+        # A checkpoint writes to the folder, and leaves no record.
+        region.checkpointing.note_begun(resting.engine.now())
+        assert loop.run_until_complete(rests(resting.watch, seq)) <= 1.25
+
+
+@pytest.mark.parametrize("seconds", [0.25, 0.4, 1.0, 5.0, 30.0])
+@pytest.mark.parametrize("began", [0.0, 0.1, 0.74, 0.76, 0.999])
+def test_looks_meet_wherever_they_began(seconds: float, began: float) -> None:
+    at, times = began, []
+    for _ in range(8):
+        # A timer is some milliseconds late; or a little early, by the clock's resolution.
+        at += to_beat(at, seconds)
+        times.append(at)
+        at += 0.003 if len(times) % 2 else -0.001
+    step = 1.0 if seconds >= 1 else 0.25
+    assert all(time % step == 0 for time in times)
+    assert {after - before for before, after in pairwise(times)} <= {
+        seconds // step * step,
+        -(-seconds // step) * step,
+    }
+
+
+def test_an_interval_that_is_shorter_than_all_beats_is_kept() -> None:
+    assert to_beat(7.123, 0.02) == 0.02
