@@ -197,15 +197,18 @@ def test_a_puller_is_waited_for_as_long_as_it_said_and_not_without_end(
 def test_a_link_may_be_quiet_before_its_puller_has_said_anything() -> None:
     _, serve, next_ms = level_link(next_ms=0)
     assert next_ms == 1_000
-    assert serve.next(NOW, 0.25) == Sleep(1.25)
+    assert serve.next(NOW, 0.25) == Sleep(1.0)
 
 
 def test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand() -> None:
+    """At whole seconds, as other links do: a node at rest wakes once for all of them."""
     _, serve = quiet_link()
-    assert serve.next(NOW, 0.25) == Sleep(1.25)
-    told = sent(serve.next(NOW, 1.25))
-    assert isinstance(told, Progress)
-    assert told.next_ms == 1_000
+    for at, next_at in ((0.25, 1.0), (1.003, 2.0), (2.6, 3.5)):
+        if at > 0.25:
+            told = sent(serve.next(NOW, at))
+            assert isinstance(told, Progress)
+            assert told.next_ms == 1_000
+        assert serve.next(NOW, at) == Sleep(next_at)
 
 
 def _write(driven: Driven) -> None:

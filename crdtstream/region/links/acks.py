@@ -17,6 +17,9 @@ ACK_SECONDS_QUIET: Final = Seconds(1.5, least=0.01)
 # The same of heartbeats that have nothing new to report.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
 HEARTBEAT_SECONDS_QUIET: Final = Seconds(1.0, least=0.01)
+# What only keeps a link alive leaves at whole multiples of the first of these that divides its
+# interval: with that of other links, so that a node at rest wakes once for all of them.
+BEATS_S: Final = (1.0, 0.5)
 # An end that announces a longer silence than this is not waited for any longer.
 NEXT_MS_MAX: Final = 10_000
 
@@ -54,6 +57,18 @@ def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
         return heartbeat_seconds
     alive_seconds = limits.link_silence_ms_max / 1000 / ACKS_WITHIN_SILENCE
     return max(heartbeat_seconds, min(ACK_SECONDS_QUIET.value, alive_seconds))
+
+
+def beat_within(at: float, seconds: float) -> float:
+    """The time of a message that follows the one of ``at`` within ``seconds``: the last beat.
+
+    It is half of ``seconds`` from ``at``, or more.
+    """
+    for beat_s in BEATS_S:
+        beat = (at + seconds) // beat_s * beat_s
+        if seconds % beat_s == 0 and beat - at >= seconds / 2:
+            return beat
+    return at + seconds
 
 
 class Acks:
@@ -100,7 +115,7 @@ class Acks:
     def next_at(self, quiet_seconds: float) -> float:
         """Time at which the next ack is to be sent, never later than the last one announced."""
         if not self._is_due:
-            return self._acked_at + min(quiet_seconds, self._announced_seconds)
+            return beat_within(self._acked_at, min(quiet_seconds, self._announced_seconds))
         if self._are_many_taken:
             return self._acked_at
         return self._acked_at + (

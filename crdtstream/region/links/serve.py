@@ -33,7 +33,7 @@ from crdtstream.core.size import Seconds, Size
 from crdtstream.database.listening import Kind
 from crdtstream.region.beginning import cut_off, needs_bootstrap
 from crdtstream.region.freshness import to_ms
-from crdtstream.region.links.acks import quiet_heartbeat_seconds, silence_seconds
+from crdtstream.region.links.acks import beat_within, quiet_heartbeat_seconds, silence_seconds
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.listeners import Telling
@@ -484,7 +484,7 @@ class Serve:
         if self.is_quiet:
             seconds = quiet_heartbeat_seconds(own.limits)
             own.tick.has_quiet_links = True
-        self._told_at, self._heartbeat_at = at, at + seconds
+        self._told_at, self._heartbeat_at = at, beat_within(at, seconds)
         self._told_vv, self._told_standing = durable_vv, own.standing()
         self._told_staging = own.bootstrap.announced_vv
         self.told_awaited = is_awaited
