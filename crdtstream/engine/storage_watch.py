@@ -71,7 +71,7 @@ LOG_SECONDS: Final = 5.0
 SLICE_NS: Final = 500_000
 REST_SECONDS: Final = 0.05
 WALK_SECONDS: Final = 1.0
-# While nothing is written, walks and looks at the disk are left out, but for each of so many.
+# Walks, and looks at the disk, that are left out one after the other while nothing is written.
 LOOKS_LEFT_OUT: Final = 15
 
 
