@@ -66,7 +66,7 @@ def measure(folder: Path, command: str) -> list[list[str]]:
         local.start_all()
         local.wait_until_healthy()
         client = redis.Redis(port=local.regions[0].resp_port, retry=Retry(ExponentialBackoff(), 20))
-        for group, count, pause in ((b"warm", WARM, 0), (PROBE, PROBES, PAUSE_SECONDS)):
+        for group, count, pause in (("warm", WARM, 0), (PROBE.decode(), PROBES, PAUSE_SECONDS)):
             client.xgroup_create("x", group, "$", mkstream=True)
             for _ in range(count):
                 _add_read_acknowledge(client, group, pause)
@@ -76,7 +76,7 @@ def measure(folder: Path, command: str) -> list[list[str]]:
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
-def _add_read_acknowledge(client: redis.Redis, group: bytes, pause: float) -> None:
+def _add_read_acknowledge(client: redis.Redis, group: str, pause: float) -> None:
     """Send the three requests of a message, each alone."""
     time.sleep(pause)
     entry_id = client.xadd("x", {"field": group})
