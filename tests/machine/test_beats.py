@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from crdtstream.core.ids import RegionId
 from crdtstream.engine.bootstrapper import Bootstrapper
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.storage_watch import LOOKS_LEFT_OUT, Measures, StorageWatch
 from crdtstream.machine.beats import to_beat
 from crdtstream.store.log import Fsync, MemoryLog
-from crdtstream.store.staging import MemoryStaging
+from crdtstream.store.staging import MemoryStaging, Staging
 from tests.harness.driven import make_region
 
 
@@ -55,7 +56,7 @@ class Skipping(asyncio.SelectorEventLoop):
         return self.at
 
 
-async def no_copy(*_: object) -> None:
+async def no_copy(source: RegionId, staging: Staging) -> None:
     raise AssertionError("nothing lacks")
 
 
