@@ -207,7 +207,7 @@ class StorageWatch:
             await until_beat(seconds)
             # A copy and a checkpoint are written to the folder without a record.
             is_written = region.bootstrap.needs_staging or region.checkpointing.is_under_way
-            if is_written or region.outstanding.left_seq != seq:
+            if is_written or region.disk.maxdisk or region.outstanding.left_seq != seq:
                 return
 
     async def _watch_memory(self) -> None:
@@ -294,7 +294,7 @@ class StorageWatch:
     async def _watch_disk(self) -> None:
         told = ""
         while True:
-            seq = self._region.outstanding.left_seq
+            seq, is_still = self._region.outstanding.left_seq, False
             try:
                 # In one go: each switch to another thread and back wakes both.
                 disk_bytes, wal_bytes = await asyncio.to_thread(self._measure_disk)
@@ -305,9 +305,11 @@ class StorageWatch:
                     logger.warning("cannot see how large the folder is", reason=told)
             else:
                 told = ""
+                # What a cut frees is given back bit by bit.
+                is_still = disk_bytes == self._region.disk.used
                 self._region.disk.wal_bytes = wal_bytes
                 self._region.room.look(disk_bytes=disk_bytes)
-            await self._until_written(seq, DISK_SECONDS)
+            await (self._until_written(seq, DISK_SECONDS) if is_still else until_beat(DISK_SECONDS))
 
     def _measure_disk(self) -> tuple[int, int]:
         return self._measures.disk(), self._measures.wal()

@@ -75,10 +75,11 @@ class Rest:
 
     Attributes:
         disk_looks: how often the folder was measured.
+        shrinks: number of these in which it becomes smaller.
     """
 
     def __init__(self) -> None:
-        self.disk_looks = 0
+        self.disk_looks = self.shrinks = 0
         log = MemoryLog()
         self.engine = Engine(make_region(1), log, fsync=Fsync.EVERYSEC)
         measures = Measures(
@@ -96,7 +97,7 @@ class Rest:
 
     def _disk(self) -> int:
         self.disk_looks += 1
-        return 0
+        return max(0, self.shrinks - self.disk_looks)
 
     async def rest(self, seconds: float) -> None:
         """Each look begins at a time of its own."""
@@ -130,6 +131,14 @@ def test_the_folder_of_a_region_at_rest_is_seldom_measured(resting: Rest) -> Non
     assert 10 <= resting.disk_looks <= 11
 
 
+def test_a_folder_that_becomes_smaller_is_measured_each_second(resting: Rest) -> None:
+    """A checkpoint was made, and the log was cut: that is given back for a while."""
+    resting.shrinks = 20
+    with contextlib.closing(Skipping()) as loop:
+        loop.run_until_complete(resting.rest(22))
+    assert resting.disk_looks >= 20
+
+
 async def rests(watch: StorageWatch, seq: int) -> float:
     """Time until the next look, after one when this was the last record."""
     loop = asyncio.get_running_loop()
@@ -144,6 +153,9 @@ def test_what_is_written_is_looked_at_each_second(resting: Rest) -> None:
     with contextlib.closing(Skipping()) as loop:
         assert loop.run_until_complete(rests(resting.watch, seq)) >= LOOKS_LEFT_OUT - 1
         assert loop.run_until_complete(rests(resting.watch, seq - 1)) <= 1.25
+        region.disk.maxdisk = 1 << 20
+        assert loop.run_until_complete(rests(resting.watch, seq)) <= 1.25
+        region.disk.maxdisk = 0
         # A checkpoint writes to the folder, and leaves no record.
         region.checkpointing.note_begun(resting.engine.now())
         assert loop.run_until_complete(rests(resting.watch, seq)) <= 1.25
