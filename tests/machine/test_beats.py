@@ -147,7 +147,7 @@ async def rests(watch: StorageWatch, seq: int) -> float:
     return loop.time() - began
 
 
-def test_what_is_written_is_looked_at_each_second(resting: Rest) -> None:
+def test_looks_are_made_each_second_while_anything_is_written(resting: Rest) -> None:
     region = resting.engine.region
     seq = region.outstanding.left_seq
     with contextlib.closing(Skipping()) as loop:
