@@ -17,9 +17,6 @@ ACK_SECONDS_QUIET: Final = Seconds(1.5, least=0.01)
 # The same of heartbeats that have nothing new to report.
 HEARTBEATS_WITHIN_SILENCE: Final = 3
 HEARTBEAT_SECONDS_QUIET: Final = Seconds(1.0, least=0.01)
-# What only keeps a link alive leaves at whole multiples of the first of these that divides its
-# interval: with that of other links, so that a node at rest wakes once for all of them.
-BEATS_S: Final = (1.0, 0.5)
 # An end that announces a longer silence than this is not waited for any longer.
 NEXT_MS_MAX: Final = 10_000
 
@@ -62,9 +59,11 @@ def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
 def beat_within(at: float, seconds: float) -> float:
     """The time of a message that follows the one of ``at`` within ``seconds``: the last beat.
 
-    It is half of ``seconds`` from ``at``, or more.
+    It is half of ``seconds`` from ``at``, or more.  What only keeps a link alive leaves with that
+    of other links, so that a node at rest wakes once for all of them.
     """
-    for beat_s in BEATS_S:
+    # At whole seconds, or at halves where these divide the interval.
+    for beat_s in (1.0, 0.5):
         beat = (at + seconds) // beat_s * beat_s
         if seconds % beat_s == 0 and beat - at >= seconds / 2:
             return beat
