@@ -31,7 +31,12 @@ def tidy(world: World, operators: Operators) -> None:
     if not voting and len(active) == 1:
         # The last one left goes on alone, though its folder may lack votes.
         voting = active
-    if not voting or any(operators.waits(node) for node in kept):
+    if any(operators.waits(node) for node in kept):
+        return
+    if not voting:
+        # Folders that lost votes wait for all members, one that is to join among them.
+        if active:
+            operators.join(active[0])
         return
     # If one region cannot, another one may.
     node = voting[world.steady_ms // 400 % len(voting)]
