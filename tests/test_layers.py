@@ -90,9 +90,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             *("engine", "machine", "region", "secrets", "settings"),
         }
     ),
-    "replication": frozenset(
-        {"access", "core", "engine", "machine", "region", "secrets", "settings", "v1"}
-    ),
+    "replication": frozenset({"access", "core", "engine", "region", "secrets", "settings", "v1"}),
     "admin": frozenset(
         {
             *("access", "certificates", "core", "commands", "engine"),
@@ -212,7 +210,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "region": (
         *("limits", "histogram", "peers", "answering", "beginning", "durability", "events"),
-        "deadlines",
+        *("beats", "deadlines"),
         *("fetching", "pins", "bootstrap_bounds"),
         *("freshness", "knowledge", "lag", "readiness", "retention"),
         *("ready", "tick", "folder_share", "outstanding"),
@@ -244,7 +242,7 @@ OF_ENGINE: dict[str, frozenset[str]] = {
     "metrics": frozenset({"engine", "stats"}),
     "node": frozenset({"engine"}),
     "query": frozenset({"engine", "programs"}),
-    "replication": frozenset({"engine"}),
+    "replication": frozenset({"engine", "turns"}),
     "resp": frozenset({"engine"}),
     # The simulator has all of a node, except asyncio, and what measures this machine.
     "sim": frozenset(

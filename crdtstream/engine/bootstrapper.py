@@ -32,8 +32,7 @@ from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.sent import sent_histories, sent_members
 from crdtstream.core.size import Seconds
 from crdtstream.engine.checkpointer import Ticks
-from crdtstream.engine.turns import Turn
-from crdtstream.machine.beats import until_beat
+from crdtstream.engine.turns import Turn, until_beat
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.region import Region

@@ -25,8 +25,7 @@ from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.size import Seconds, Size
 from crdtstream.engine.backoff import Backoff
 from crdtstream.engine.log_cutting import CUT_RECORDS_MIN, cut_log
-from crdtstream.engine.turns import Turn
-from crdtstream.machine.beats import to_beat
+from crdtstream.engine.turns import Turn, next_beat
 from crdtstream.region.checkpointing import LATE
 from crdtstream.region.region import Region
 from crdtstream.store.checkpoints import CheckpointRow, Checkpoints
@@ -127,8 +126,7 @@ class Checkpointer:
             await self.cut_log()
             # Work that is due by time, and members that leave or return, need no better clock.
             with contextlib.suppress(TimeoutError):
-                at = asyncio.get_running_loop().time()
-                async with asyncio.timeout(to_beat(at, LOOK_SECONDS.value)):
+                async with asyncio.timeout_at(next_beat(LOOK_SECONDS.value)):
                     await self._asked.wait()
             self._asked.clear()
 

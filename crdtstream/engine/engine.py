@@ -34,7 +34,7 @@ from crdtstream.engine.agenda import Agenda
 from crdtstream.engine.folder import write_change
 from crdtstream.engine.programs import Program, Reader, attempts
 from crdtstream.engine.stats import EngineStats
-from crdtstream.machine.beats import to_beat, until_beat
+from crdtstream.engine.turns import next_beat, until_beat
 from crdtstream.machine.inputs import wall_clock
 from crdtstream.region.outstanding import Mark
 from crdtstream.region.ready import AnyLetter, Notice, Ready
@@ -437,8 +437,8 @@ class Engine:
         agenda = self._agenda
         while True:
             with contextlib.suppress(TimeoutError):
-                at, seconds = asyncio.get_running_loop().time(), agenda.sync_seconds
-                async with asyncio.timeout(seconds and to_beat(at, seconds)):
+                seconds = agenda.sync_seconds
+                async with asyncio.timeout_at(None if seconds is None else next_beat(seconds)):
                     await self._fsync_changed.wait()
                     self._fsync_changed.clear()
                     continue

@@ -30,8 +30,7 @@ import structlog
 from crdtstream.core.footprint import Footprint
 from crdtstream.engine.engine import Engine
 from crdtstream.engine.log_cutting import look_at_log
-from crdtstream.engine.turns import Turn
-from crdtstream.machine.beats import until_beat
+from crdtstream.engine.turns import Turn, until_beat
 from crdtstream.machine.heap import give_back_memory
 from crdtstream.region.room import Account, MemoryBound
 from crdtstream.store.errors import StoreError

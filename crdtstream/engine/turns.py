@@ -1,8 +1,11 @@
-"""Turns: the time that background work may hold the event loop at once."""
+"""Turns: the time that background work may hold the event loop at once, and when it looks again."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
+
+from crdtstream.region.beats import beat_within
 
 # A command that comes in a turn waits for this time, and for the one step that is under way.
 TURN_NS: Final = 1_000_000
@@ -31,3 +34,13 @@ class Turn:
 
     def is_over(self) -> bool:
         return self._timer_ns() - self._began_ns > self._ns
+
+
+def next_beat(seconds: float) -> float:
+    """Time of the event loop at which a look that is made each ``seconds`` is due again."""
+    return beat_within(asyncio.get_running_loop().time(), seconds)
+
+
+async def until_beat(seconds: float) -> None:
+    """Sleep until a look that is made each ``seconds`` is due again."""
+    await asyncio.sleep(next_beat(seconds) - asyncio.get_running_loop().time())

@@ -30,7 +30,7 @@ from crdtstream.core.ids import RegionId
 from crdtstream.core.size import Seconds, Size
 from crdtstream.core.uid import shown_uid
 from crdtstream.engine.engine import Engine
-from crdtstream.machine.beats import until_beat
+from crdtstream.engine.turns import until_beat
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.messages import PROTOCOL_VERSION, Refusal, RefusalKind
 from crdtstream.replication.bootstrap_wire import (

@@ -203,7 +203,7 @@ def test_a_link_may_be_quiet_before_its_puller_has_said_anything() -> None:
 def test_a_link_with_nothing_to_tell_speaks_seldom_and_says_so_beforehand() -> None:
     """At whole seconds, as other links do: a node at rest wakes once for all of them."""
     _, serve = quiet_link()
-    for at, next_at in ((0.25, 1.0), (1.003, 2.0), (2.6, 3.5)):
+    for at, next_at in ((0.25, 1.0), (1.003, 2.0), (2.6, 3.0)):
         if at > 0.25:
             told = sent(serve.next(NOW, at))
             assert isinstance(told, Progress)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from crdtstream.core.size import Seconds, Size
+from crdtstream.region.beats import beat_within
 from crdtstream.region.limits import RegionLimits
 
 # Time for which acks are gathered: each costs both ends as much as a hundred entries.  The time is
@@ -54,20 +55,6 @@ def quiet_seconds(limits: RegionLimits, *, peer_pulls: bool) -> float:
         return heartbeat_seconds
     alive_seconds = limits.link_silence_ms_max / 1000 / ACKS_WITHIN_SILENCE
     return max(heartbeat_seconds, min(ACK_SECONDS_QUIET.value, alive_seconds))
-
-
-def beat_within(at: float, seconds: float) -> float:
-    """The time of a message that follows the one of ``at`` within ``seconds``: the last beat.
-
-    It is half of ``seconds`` from ``at``, or more.  What only keeps a link alive leaves with that
-    of other links, so that a node at rest wakes once for all of them.
-    """
-    # At whole seconds, or at halves where these divide the interval.
-    for beat_s in (1.0, 0.5):
-        beat = (at + seconds) // beat_s * beat_s
-        if seconds % beat_s == 0 and beat - at >= seconds / 2:
-            return beat
-    return at + seconds
 
 
 class Acks:

@@ -31,9 +31,10 @@ from crdtstream.core.histories import Point
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.size import Seconds, Size
 from crdtstream.database.listening import Kind
+from crdtstream.region.beats import beat_within
 from crdtstream.region.beginning import cut_off, needs_bootstrap
 from crdtstream.region.freshness import to_ms
-from crdtstream.region.links.acks import beat_within, quiet_heartbeat_seconds, silence_seconds
+from crdtstream.region.links.acks import quiet_heartbeat_seconds, silence_seconds
 from crdtstream.region.links.errors import PeerError
 from crdtstream.region.links.gossip import Gossip
 from crdtstream.region.links.listeners import Telling
