@@ -103,7 +103,7 @@ class ChangingPeers:
         self._note_ends({one.region: one.cut for one in members.regions if one.cut is not None})
         self._opening.look()
         self._stability.forget_stable()
-        # What is said from here on is said at this epoch.
+        # They speak at this epoch from here on.
         self._links.tell_standing()
 
     def _note_ends(self, cuts: Mapping[RegionId, int]) -> None:

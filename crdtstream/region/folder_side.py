@@ -57,7 +57,7 @@ class FolderSide:
             self._opening.look()
             # A database of one region has no peer to ask, and confirms before the first tick.
             self.note_recovered(now)
-            # What it waited for may have ended.
+            # Its wait may have ended.
             self._opening.note_time(now)
             self._stability.forget_stable()
             # Clients that wait for effects which are lost by it are told so.

@@ -435,7 +435,7 @@ class _Bodies:
         """Read a body, and if it follows the last one, those behind it."""
         try:
             if self._last < number <= self._last + AHEAD_NUMBERS.value:
-                # What is damaged behind it is not asked for.
+                # Nobody has asked for those behind it, which may be damaged.
                 with contextlib.suppress(*DAMAGED):
                     self._read_from(number, AHEAD_NUMBERS.value)
             if number not in self._ahead:

@@ -51,7 +51,7 @@ def target(data: bytes) -> object:
         # A node starts with the checkpoint before it, or not at all.
         return str(error)
     if not all(map(_is_whole, images.values())):
-        # That is found when the macro node is read, and the node stops.
+        # Reading the macro node finds it, and the node stops.
         return None
     look_at(node)
     return sorted(node.replica.vv.items())
