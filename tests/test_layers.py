@@ -220,6 +220,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("cold_reads", "room", "staleness", "client_side", "storage"),
         *("members", "numbering"),
         *("holding", "stability", "catching_up", "opening", "participation", "others"),
+        "assembled",
         *("links", "log_side", "folder_side", "changing_peers", "region", "tuning"),
     ),
     "engine": (

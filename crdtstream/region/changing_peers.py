@@ -11,33 +11,22 @@ from collections.abc import Collection, Mapping, Set
 
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.membership.lost import removed_ends
-from crdtstream.region.client_side import ClientSide
-from crdtstream.region.ground import Ground
+from crdtstream.region.assembled import Assembled
 from crdtstream.region.links.links import Links
-from crdtstream.region.others import Others
-from crdtstream.region.participation import Participation
 from crdtstream.region.peers import Peer
-from crdtstream.region.storage import Storage
 
 
 class ChangingPeers:
     """See the module's text."""
 
-    def __init__(
-        self,
-        ground: Ground,
-        front: ClientSide,
-        storage: Storage,
-        part: Participation,
-        others: Others,
-        links: Links,
-    ) -> None:
+    def __init__(self, made: Assembled, links: Links) -> None:
+        ground = made.ground
         self._replica, self._peers, self._tick = ground.replica, ground.peers, ground.tick
-        self._clients = front.clients
-        self._bootstrap, self._retention = storage.bootstrap, storage.retention
-        self._membership, self._opening = part.membership, part.opening
-        self._staleness, self._stability = others.staleness, others.stability
-        self._participation, self._others = part, others
+        self._clients = made.client_side.clients
+        self._bootstrap, self._retention = made.storage.bootstrap, made.storage.retention
+        self._membership, self._opening = made.participation.membership, made.participation.opening
+        self._staleness, self._stability = made.others.staleness, made.others.stability
+        self._participation, self._others = made.participation, made.others
         self._links = links
         self._cuts_noted: Set[RegionId] = frozenset()
 

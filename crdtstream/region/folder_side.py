@@ -10,13 +10,9 @@ One change is written at a time: the next one is chosen once the last one is wri
 from collections.abc import Mapping
 
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.region.client_side import ClientSide
-from crdtstream.region.ground import Ground
+from crdtstream.region.assembled import Assembled
 from crdtstream.region.links.links import Links
-from crdtstream.region.others import Others
-from crdtstream.region.participation import Participation
 from crdtstream.region.ready import Confirm, FolderChange, StoreIncarnations, StoreMembership
-from crdtstream.region.storage import Storage
 
 
 class FolderSide:
@@ -26,23 +22,16 @@ class FolderSide:
         now: time of its last news; at first the start.
     """
 
-    def __init__(
-        self,
-        ground: Ground,
-        front: ClientSide,
-        storage: Storage,
-        part: Participation,
-        others: Others,
-        links: Links,
-    ) -> None:
-        self.now = ground.now
-        self._replica, self._tick = ground.replica, ground.tick
-        self._clients = front.clients
-        self._bootstrap, self._retention = storage.bootstrap, storage.retention
+    def __init__(self, made: Assembled, links: Links) -> None:
+        part = made.participation
+        self.now = made.ground.now
+        self._replica, self._tick = made.ground.replica, made.ground.tick
+        self._clients = made.client_side.clients
+        self._bootstrap, self._retention = made.storage.bootstrap, made.storage.retention
         self._membership, self._numbering = part.membership, part.numbering
         self._opening = part.opening
-        self._knowledge, self._lags = others.knowledge, others.lags
-        self._stability = others.stability
+        self._knowledge, self._lags = made.others.knowledge, made.others.lags
+        self._stability = made.others.stability
         self._links = links
 
     def note_written(self, change: FolderChange, now: Millis) -> None:

@@ -9,14 +9,10 @@ the log is cut ──────────────────  note_begi
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import Millis
-from crdtstream.region.client_side import ClientSide
-from crdtstream.region.ground import Ground
+from crdtstream.region.assembled import Assembled
 from crdtstream.region.links.links import Links
-from crdtstream.region.others import Others
 from crdtstream.region.outstanding import Mark
-from crdtstream.region.participation import Participation
 from crdtstream.region.ready import Parcel, made_uncertain
-from crdtstream.region.storage import Storage
 from crdtstream.region.write_gate import Cause
 
 
@@ -27,21 +23,13 @@ class LogSide:
         told: parcels that may leave in the next Ready.
     """
 
-    def __init__(
-        self,
-        ground: Ground,
-        front: ClientSide,
-        storage: Storage,
-        part: Participation,
-        others: Others,
-        links: Links,
-    ) -> None:
+    def __init__(self, made: Assembled, links: Links) -> None:
         self.told: list[Parcel] = []
-        self._tick = ground.tick
-        self._clients, self._gate = front.clients, front.gate
-        self._outstanding, self._retention = storage.outstanding, storage.retention
-        self._membership, self._opening = part.membership, part.opening
-        self._stability = others.stability
+        self._tick = made.ground.tick
+        self._clients, self._gate = made.client_side.clients, made.client_side.gate
+        self._outstanding, self._retention = made.storage.outstanding, made.storage.retention
+        self._membership, self._opening = made.participation.membership, made.participation.opening
+        self._stability = made.others.stability
         self._links = links
 
     def note_logged(self, seq: int, now: Millis, *, durable: bool) -> None:

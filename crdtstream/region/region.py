@@ -30,6 +30,7 @@ from crdtstream.core.merge.merging import Merging
 from crdtstream.core.merge.repairing import Repairing
 from crdtstream.core.replica import Replica
 from crdtstream.database.database import Database
+from crdtstream.region.assembled import Assembled
 from crdtstream.region.bootstrap import Phase
 from crdtstream.region.changing_peers import ChangingPeers
 from crdtstream.region.client_side import ClientSide
@@ -180,10 +181,11 @@ class Region:
         self.knowledge, self.lags = others.knowledge, others.lags
         self.staleness, self.stability = others.staleness, others.stability
 
-        self.links = Links(OwnSide(identity, ground, front, storage, part, others), ground)
-        self.log = LogSide(ground, front, storage, part, others, self.links)
-        self.folder = FolderSide(ground, front, storage, part, others, self.links)
-        self.changing_peers = ChangingPeers(ground, front, storage, part, others, self.links)
+        made = Assembled(ground, front, storage, part, others)
+        self.links = Links(OwnSide(identity, made), ground)
+        self.log = LogSide(made, self.links)
+        self.folder = FolderSide(made, self.links)
+        self.changing_peers = ChangingPeers(made, self.links)
         self.tick.follow = self._follow
         # The log may have newer members than the folder.
         self.changing_peers.follow_members(self.folder.now)

@@ -4,15 +4,11 @@ from collections.abc import Mapping
 
 from crdtstream.core.clock import VersionVector
 from crdtstream.core.ids import RegionId
-from crdtstream.region.client_side import ClientSide
-from crdtstream.region.ground import Ground
+from crdtstream.region.assembled import Assembled
 from crdtstream.region.links.claims import Claims
 from crdtstream.region.links.messages import Identity, Standing
 from crdtstream.region.links.routes import Routes
 from crdtstream.region.links.words import Words
-from crdtstream.region.others import Others
-from crdtstream.region.participation import Participation
-from crdtstream.region.storage import Storage
 
 
 class OwnSide:
@@ -26,19 +22,13 @@ class OwnSide:
         routes: the origins that each link is asked for.
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        ground: Ground,
-        front: ClientSide,
-        storage: Storage,
-        part: Participation,
-        others: Others,
-    ) -> None:
+    def __init__(self, identity: Identity, made: Assembled) -> None:
+        ground, storage = made.ground, made.storage
+        part, others = made.participation, made.others
         self.identity = identity
         self.replica, self.database = ground.replica, ground.database
         self.tick, self.limits = ground.tick, ground.limits
-        self.cold = front.cold
+        self.cold = made.client_side.cold
         self.outstanding, self.retention = storage.outstanding, storage.retention
         self.bootstrap, self.repair = storage.bootstrap, storage.repair
         self.membership, self.numbering = part.membership, part.numbering
