@@ -304,7 +304,7 @@ class StorageWatch:
                     logger.warning("cannot see how large the folder is", reason=told)
             else:
                 told = ""
-                # A cut gives its room back bit by bit.
+                # A cut frees its room bit by bit.
                 is_still = disk_bytes == self._region.disk.used
                 self._region.disk.wal_bytes = wal_bytes
                 self._region.room.look(disk_bytes=disk_bytes)

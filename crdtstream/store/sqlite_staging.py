@@ -435,7 +435,7 @@ class _Bodies:
         """Read a body, and if it follows the last one, those behind it."""
         try:
             if self._last < number <= self._last + AHEAD_NUMBERS.value:
-                # Nobody has asked for those behind it, which may be damaged.
+                # Those behind it may be damaged, and were not asked for.
                 with contextlib.suppress(*DAMAGED):
                     self._read_from(number, AHEAD_NUMBERS.value)
             if number not in self._ahead:
