@@ -85,10 +85,15 @@ def batch_by_hand(
     parts += [_message(b"\x32", key) for key in appends.keys]
     if appends.fields:
         parts += (b"\x5a", varint(len(appends.fields)), appends.fields)
-    parts += [_other(offset, effect, encode_rare) for offset, effect in batch.others]
-    parts += [_message(b"\x72", producer) for producer in producers]
-    parts += [_message(b"\x82\x01", name.id) for name in appends.idempotent.values()]
-    parts += [_message(b"\x8a\x01", _run(run)) for run in appends.numbered]
+    # Most batches have none of these, and a comprehension would be a call for each kind.
+    for offset, effect in batch.others:
+        parts.append(_other(offset, effect, encode_rare))
+    for producer in producers:
+        parts.append(_message(b"\x72", producer))
+    for name in appends.idempotent.values():
+        parts.append(_message(b"\x82\x01", name.id))
+    for run in appends.numbered:
+        parts.append(_message(b"\x8a\x01", _run(run)))
     if columns:
         parts += (b"\x92\x01", varint(len(columns)), columns)
     if after_ms is not None:
