@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
+    CreateConsumer,
     DeleteKey,
     DeleteString,
     Deliver,
@@ -40,7 +41,7 @@ from tests.harness.messages import BatchFields
 
 OTHERS = st.one_of(*EFFECTS.values())
 LOCAL = st.one_of(*CHANGES.values())
-BY_HAND = st.one_of(CHANGES[Deliver], CHANGES[Ack], LOCAL)
+BY_HAND = st.one_of(CHANGES[Deliver], CHANGES[Ack], CHANGES[CreateConsumer], LOCAL)
 
 
 @st.composite

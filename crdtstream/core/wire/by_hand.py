@@ -16,6 +16,7 @@ from crdtstream.core.clock import VersionVector
 from crdtstream.core.effects import (
     Ack,
     AckFrontier,
+    CreateConsumer,
     DeleteKey,
     DeleteString,
     Deliver,
@@ -151,7 +152,7 @@ def _frontier(effect: AckFrontier) -> bytes:
 
 
 def changes_by_hand(changes: Iterable[tuple[int, LocalChange]], arrived_ms: int) -> bytes | None:
-    """Deliveries and acknowledgements of a record; None if some change is another."""
+    """Deliveries, acknowledgements, new consumers of a record; None if a change is another."""
     parts: list[bytes] = []
     for after_n, change in changes:
         head = _number(b"\x08", after_n)
@@ -163,6 +164,10 @@ def changes_by_hand(changes: Iterable[tuple[int, LocalChange]], arrived_ms: int)
         elif isinstance(change, Ack):
             head += _text(b"\x12", change.key) + _text(b"\x1a", change.group)
             parts.append(_message(b"\x0a", head + _message(b"\x42", _lanes(change.ids))))
+        elif isinstance(change, CreateConsumer):
+            head += _text(b"\x12", change.key) + _text(b"\x1a", change.group)
+            head += _text(b"\x22", change.consumer) + _number(b"\x28", change.now)
+            parts.append(_message(b"\x0a", head + b"\x52\x00"))
         else:
             return None
     parts.append(_number(b"\x10", arrived_ms))
