@@ -1,7 +1,7 @@
 """Clusters of real processes, and proxies between them."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -16,6 +16,19 @@ from tests.live.cluster import Cluster, running_regions
 from tests.patience import wait_until
 
 TOLD_MAX: Final = 5_000
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a test that failed what its nodes logged last."""
+    report = yield
+    clusters = [one for one in item.funcargs.values() if isinstance(one, Cluster)]
+    for node in clusters[0].nodes.values() if report.failed and clusters else ():
+        text = node.log.read_text()[-TOLD_MAX:]
+        report.sections.append((f"log of region {node.region}", text))
+    return report
 
 
 @pytest.fixture
