@@ -232,14 +232,14 @@ def checked(row: Row, set_up: Any) -> None:
     words = row.words.format(folder=set_up.folder).split()
     if PATIENT not in row.how:
         status, said = run([*words, "--address", set_up.address(1)])
-        assert status == (0 if TELLS in row.how else 1), said
+        assert status == (0 if TELLS in row.how else 1), (row.name, said)
         assert "Traceback" not in said
         assert "--tls-cert-file" in said
     presented = set_up.reach(*row.how)
     if "scenario" in words:
         presented += ("--address", set_up.address(2))
     status, said = run([*words, *presented])
-    assert status == row.status, said
+    assert status == row.status, (row.name, said)
     assert row.said in said
 
 
@@ -263,11 +263,13 @@ def test_a_command_works_by_hand(by_hand: ByHand, row: Row) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_command_works_with_up(up: Up, row: Row) -> None:
-    if "remove-instance" in row.words:
-        leave_behind(up)
-    checked(row, up)
+@pytest.mark.timeout(600)
+def test_all_commands_work_with_up(up: Up) -> None:
+    """In one test: a row may need what an earlier one did, and long tests are drawn one by one."""
+    for row in ROWS:
+        if "remove-instance" in row.words:
+            leave_behind(up)
+        checked(row, up)
 
 
 def leave_behind(set_up: Any) -> None:
