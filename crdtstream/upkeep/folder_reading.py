@@ -84,7 +84,7 @@ class Identity:
 
     @property
     def incarnation(self) -> int:
-        """The one in which its region last numbered effects here; 0: of an earlier version."""
+        """The one in which its region last numbered effects here; 0: in none."""
         return 0 if self.incarnations.own is None else self.incarnations.own.number
 
 

@@ -109,7 +109,7 @@ class KeyContent(msgspec.Struct, array_like=True, frozen=True):
     stream: StreamContent | None
     registers: RegistersContent | None
     string: StringContent | None
-    # By origin; of the region's own lane alone as earlier versions wrote it.
+    # By origin; a folder of format 5 may have that of the region's own lane alone.
     floors: dict[Region, FloorContent] | FloorContent | None
     tombstones: list[tuple[bytes | None, dict[Region, DotNumber]]]
     gone: GoneContent | None
