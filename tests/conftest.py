@@ -124,7 +124,7 @@ _HINTS = {
     "chaos": "run `make tools`",
     "chromedriver": "apt-get install chromium-driver",
     "chromium": "apt-get install chromium",
-    "helm": "run `make tools` (wants Go)",
+    "helm": "run `make tools`",
     "iredis": "run `make tools`",
     "kubernetes-validate": "run `make tools`",
     "nats-server": "apt-get install nats-server",

