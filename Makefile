@@ -143,7 +143,7 @@ test-wheel: wheel  ## install the wheel in a fresh environment, and ask a node o
 check: $(DEV_STAMP) $(GENERATED)  ## format, lint, strict types, import layers, words, planted bugs that fit, generated code
 	$(BIN)/ruff format --check $(FORMATTED)
 	$(BIN)/ruff check $(FORMATTED)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/python tools/proto.py --check
 	$(BIN)/python tools/commands.py --check
 	$(BIN)/python tools/semantics.py --check

@@ -114,7 +114,7 @@ NEWCOMER: Final = Step(
     is_base=True,
 )
 PROGRAMS: Final = Step(
-    "programs", UNREACHABLE, ((".ci/system-packages",), ("make", "tools")), is_base=True
+    "programs", UNREACHABLE, ((".ci/system-packages",), ("make", "-j4", "tools")), is_base=True
 )
 COMPILED: Final = "tests/test_compiled.py tests/core tests/commands tests/database"
 GATE: Final = (
