@@ -46,7 +46,7 @@ WHOLE = "::*"
 JOURNALS = "journals"
 # Tests of a file, before the first file has ended.
 FILE_TESTS = 20
-TWELFTH_SECONDS_MAX = 10.0
+TWELFTH_SECONDS_MAX = 3.0
 
 
 # --- The process that deals -------------------------------------------------------------------
