@@ -1,5 +1,6 @@
 """A folder that goes under a running node: nothing more is acknowledged, and everyone is told."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -19,6 +20,16 @@ from tests.live.forked import completed
 from tests.patience import seconds, wait_until
 
 WAL = f"{LOG_FILE}-wal"
+
+
+def files_of(process: int) -> dict[Path, Path]:
+    """By its name, also one that was deleted, each file that a process has open."""
+    files = {}
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        # A connection may have been closed since.
+        with contextlib.suppress(FileNotFoundError):
+            files[Path(str(file.readlink()).removesuffix(" (deleted)"))] = file
+    return files
 
 
 def page(node: Node, path: str) -> tuple[int, dict[str, Any]]:
@@ -130,10 +141,9 @@ def test_the_files_of_a_deleted_folder_are_saved_from_the_process(tmp_path: Path
         digest = node.client.execute_command("CRDT.DIGEST")
         assert node.process is not None
         node.folder.mkdir()
-        for file in Path(f"/proc/{node.process.pid}/fd").iterdir():
-            name = str(file.readlink()).removesuffix(" (deleted)")
-            if name in {str(node.folder / LOG_FILE), str(node.folder / WAL)}:
-                shutil.copy(file, name)
+        files = files_of(node.process.pid)
+        for name in (LOG_FILE, WAL):
+            shutil.copy(files[node.folder / name], node.folder / name)
         node.end(signal.SIGKILL)
         node.start()
         assert node.client.execute_command("CRDT.DIGEST") == digest
