@@ -116,6 +116,7 @@ async def test_a_transaction_publishes_when_it_is_executed() -> None:
     async with meshed(2, limits=PATIENT) as (first, second):
         await linked([first, second])
         heard = listen(second, "c")
+        await until(lambda: first.call("PUBSUB", "NUMSUB", "c") == [b"c", 1])
         for words in (("MULTI",), ("PUBLISH", "c", "one"), ("PUBLISH", "c", "two")):
             first.call(*words)
         other = first.region.database.open_session()
