@@ -418,6 +418,7 @@ def test_all_that_is_wrong_with_a_file_is_reported() -> None:
         b"",
         b"# a comment",
         b"user c (+get",
+        b"\v",
     ]
     with pytest.raises(LinesError) as caught:
         users_in(Users(), b"\n".join(lines), "f")
@@ -429,6 +430,7 @@ def test_all_that_is_wrong_with_a_file_is_reported() -> None:
         "WARNING: Duplicate user 'a' found on line 3.",
         "f:4 should start with user keyword followed by the username.",
         "f:7: Unmatched parenthesis in selector definition.",
+        "f:8 should start with user keyword followed by the username.",
     )
 
 

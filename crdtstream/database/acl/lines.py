@@ -117,7 +117,8 @@ def users_in(users: Users, text: bytes, source: str | None) -> list[User]:
         entry = f"entry {number} of the setting users"
         where = entry if source is None else f"{source}:{number}"
         words = line.split()
-        if words[0] != b"user" or len(words) < 2:
+        # A line of vertical tabs or form feeds alone has no word.
+        if words[:1] != [b"user"] or len(words) < 2:
             problems.append(f"{where} {NO_USER}.")
             continue
         name = words[1]
