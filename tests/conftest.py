@@ -197,9 +197,9 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tell readers of the JUnit file, such as tools/gate.py, which tests are properties."""
-    if item.get_closest_marker("hypothesis"):
-        item.user_properties.append(("hypothesis", "1"))
+    """Tell readers of the JUnit file, such as tools/gate.py, which tests have no second try."""
+    if item.get_closest_marker("hypothesis") or item.get_closest_marker("drawn"):
+        item.user_properties.append(("no second try", "1"))
 
 
 def pytest_collection() -> None:

@@ -127,11 +127,11 @@ def test_a_test_that_the_change_touches_has_no_second_try(tree: Path) -> None:
 
 
 def test_a_property_has_no_second_try(tree: Path) -> None:
-    """Its examples are the same, so another run says nothing new."""
+    """Its examples are the same, so another run says nothing new; the conftest notes it."""
     (tree / "conftest.py").write_text(
         "def pytest_collection_modifyitems(items):\n"
         "    for item in items:\n"
-        "        item.user_properties.append(('hypothesis', '1'))\n"
+        "        item.user_properties.append(('no second try', '1'))\n"
     )
     outcome = run(tree, one=FAILS_ONCE)
     assert list(outcome.failed) == ["test_one.py::test_fails_once"]
@@ -143,7 +143,16 @@ def test_reports_tell_properties_from_other_tests(
     request: pytest.FixtureRequest, number: int
 ) -> None:
     del number
-    assert ("hypothesis", "1") in request.node.user_properties
+    assert ("no second try", "1") in request.node.user_properties
+
+
+@pytest.mark.drawn
+def test_reports_tell_tests_that_draw_their_inputs(request: pytest.FixtureRequest) -> None:
+    assert ("no second try", "1") in request.node.user_properties
+
+
+def test_others_have_a_second_try(request: pytest.FixtureRequest) -> None:
+    assert not request.node.user_properties
 
 
 def test_a_worker_that_dies_fails_the_test_that_it_ran(tree: Path) -> None:

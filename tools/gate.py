@@ -9,9 +9,9 @@ No other test runs twice.
 
 If at most ``FLAKY_MAX`` tests of a step fail, each runs again, alone, in a new process, ``REPEATS``
 times, once the machine is quiet.  If it passes each time, the step passes and the last lines report
-the test as flaky; one failure is enough to refuse the change.  Two kinds of tests have no second
-try: those in files that the change touches, so that no new flaky test gets in, and properties, as
-their examples are the same in each run.
+the test as flaky; one failure is enough to refuse the change.  Three kinds of tests have no second
+try: those in files that the change touches, so that no new flaky test gets in; properties, as their
+examples are the same in each run; and tests that draw new inputs, of which the next has others.
 
 Of the long tests that take few seconds a twelfth runs; the tree of the commit says which.
 
@@ -142,14 +142,14 @@ class Report:
 
     Attributes:
         skipped: those that were skipped, but not those that are expected to fail.
-        properties: those of Hypothesis, as tests/conftest.py notes them.
+        decisive: those whose failure is no flake, as tests/conftest.py notes them.
         seconds: duration by test.
         count: all tests, also those that were skipped.
     """
 
     failed: tuple[str, ...]
     skipped: tuple[str, ...]
-    properties: frozenset[str]
+    decisive: frozenset[str]
     seconds: Mapping[str, float]
     count: int
 
@@ -302,7 +302,7 @@ def _judge(root: Path, outcome: Outcome, report: Report, touched: frozenset[str]
     """Run failed tests again, if they are few, and say in ``outcome`` which are only flaky."""
 
     def has_second_try(test: str) -> bool:
-        return test not in report.properties and test.partition("::")[0] not in touched
+        return test not in report.decisive and test.partition("::")[0] not in touched
 
     if len(report.failed) > FLAKY_MAX:
         outcome.failed = report.failed
@@ -400,7 +400,7 @@ def read_report(path: Path, root: Path) -> Report:
     """
     failed: dict[str, None] = {}
     skipped: dict[str, None] = {}
-    properties = set()
+    decisive = set()
     seconds: dict[str, float] = {}
     count = 0
     for case in ElementTree.parse(path).iter("testcase"):  # noqa: S314 -- pytest wrote it
@@ -410,12 +410,12 @@ def read_report(path: Path, root: Path) -> Report:
             failed[test] = None
         # A test has one for its call and one for a fixture that failed.
         seconds[test] = seconds.get(test, 0.0) + float(case.get("time", "0"))
-        if case.find("properties/property[@name='hypothesis']") is not None:
-            properties.add(test)
+        if case.find("properties/property[@name='no second try']") is not None:
+            decisive.add(test)
         for skip in case.iter("skipped"):
             if skip.get("type") != "pytest.xfail":
                 skipped[test] = None
-    return Report(tuple(failed), tuple(skipped), frozenset(properties), seconds, count)
+    return Report(tuple(failed), tuple(skipped), frozenset(decisive), seconds, count)
 
 
 def _node_id(classname: str, name: str, root: Path) -> str:

@@ -124,6 +124,7 @@ def test_nothing_but_clear_refusals_for_long(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.pure
 @pytest.mark.long
+@pytest.mark.drawn
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", SURFACES)
 def test_nothing_but_clear_refusals_for_a_minute(name: str, tmp_path: Path) -> None:

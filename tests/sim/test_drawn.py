@@ -17,6 +17,7 @@ STEPS = 100
 
 
 @pytest.mark.long
+@pytest.mark.drawn
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_invariant_holds_for_seeds_that_are_drawn(kind: str) -> None:
