@@ -224,7 +224,9 @@ class FolderHistory:
         is_nobody_s = not _number_of(node.disk) and not has_own
         if node.is_up or is_nobody_s or len(self._folders) >= FOLDERS_MAX:
             return
-        copied = copy.deepcopy((node.disk, node.checkpoints, node.staging))
+        # Records do not change, and copy cannot make those of compiled code.
+        shared = {id(record): record for record in node.disk.records}
+        copied = copy.deepcopy((node.disk, node.checkpoints, node.staging), shared)
         if not self._clones:
             # A copy proves nothing on its machine, until a node has gone on with it there.
             copied[0].is_confirmed = copied[0].was_clean = False
