@@ -117,7 +117,7 @@ def test_the_schemas_of_kubernetes_fit(tmp_path: Path, version: str) -> None:
             (*PASSWORD, "externalPeers[0].region=3", "externalPeers[0].address=h:1"),
             "it runs here or elsewhere",
         ),
-        ((*PASSWORD, "regions[0].id=1024"), "1023"),
+        ((*PASSWORD, "regions[0].id=1024"), "regions.0.id: Must be less than or equal to 1023"),
         ((*PASSWORD, "replicas=2"), "replicas"),
     ],
 )
