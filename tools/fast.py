@@ -401,7 +401,7 @@ def _build(extensions: list[Any], made: Path, objects: Path) -> None:
 
     command = Build(distribution({"name": GROUP, "ext_modules": extensions}))
     command.build_lib, command.build_temp = str(made), str(objects)
-    # The small sources of 313 modules are compiled and linked two at a time, too.
+    # Each module has a small source besides; these are compiled and linked beside each other, too.
     command.parallel = len(os.sched_getaffinity(0))
     command.ensure_finalized()
     try:
