@@ -42,9 +42,11 @@ class Service:
         finally:
             self.closed += 1
 
-    async def writing(self, _request: Any, context: Any) -> None:
+    async def writing(self, request: Any, context: Any) -> None:
+        """Read before it ends: gRPC fails in a caller that still sends when its call ends."""
         self.called += 1
-        await context.write(b"written")
+        parts = [part async for part in request]
+        await context.write(b"written %d" % len(parts))
 
     def handlers(self) -> dict[str, Any]:
         return {
@@ -104,7 +106,7 @@ async def refusal(channel: grpc.aio.Channel, kind: str, login: Login) -> grpc.St
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_calls_of_each_kind_pass_with_the_login_alone(kind: str) -> None:
-    wanted = {"unary_stream": [b"%d" % n for n in range(1_000)], "stream_stream": [b"written"]}
+    wanted = {"unary_stream": [b"%d" % n for n in range(1_000)], "stream_stream": [b"written 2"]}
     async with served() as (service, logins, channel):
         for login in (NO_LOGIN, Login("Secret"), Login("secret", "eve")):
             assert await refusal(channel, kind, login) is grpc.StatusCode.UNAUTHENTICATED

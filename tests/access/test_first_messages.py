@@ -53,7 +53,7 @@ def never_sent(channel: grpc.aio.Channel, kind: str, service: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("service", [OPEN, ASKING])
 async def test_calls_of_each_kind_are_as_without_the_guard(kind: str, service: str) -> None:
-    wanted = {"unary_stream": [b"%d" % n for n in range(1_000)], "stream_stream": [b"written"]}
+    wanted = {"unary_stream": [b"%d" % n for n in range(1_000)], "stream_stream": [b"written 2"]}
     async with served() as (_, guard, channel):
         assert await call(channel, kind, service=service) == wanted.get(kind, [b"ab"])
         assert guard.ended == 0
