@@ -5,9 +5,10 @@ The bounds leave some room above what was counted when they were written.
 
 import random
 
-from crdtstream.core.effects import Record
+from crdtstream.core.effects import Deliver, Record
 from crdtstream.core.ids import Millis, RegionId, format_id
 from crdtstream.core.replica import Replica
+from crdtstream.core.wire.local_codec import decode_local
 from crdtstream.database.database import Database, Waiting
 from crdtstream.resp.wire.encode import encode
 from tests.harness.calls import calls_of
@@ -163,3 +164,22 @@ def test_consumers_and_groups_are_shown_in_few_calls_each() -> None:
     assert calls[b"XINFO CONSUMERS s g"] < 1, calls
     assert calls[b"XINFO GROUPS t"] < 6, calls
     assert calls[b"XINFO STREAM s FULL"] < 1, calls
+
+
+def test_a_new_consumer_of_many_groups_costs_few_calls_and_one_change_in_each() -> None:
+    """123 calls, the end of the tick included; 158 when each group made the consumer first."""
+    region = Consumed()
+    keys = [b"s:%d" % n for n in range(500)]
+    for key in keys:
+        region.call(b"XADD %b * field value" % key)
+        region.call(b"XGROUP CREATE %b g 0" % key)
+    region.end_tick()
+    words = b" ".join([*keys, *[b">"] * 500])
+    calls = calls_of(lambda: region.call(b"XREADGROUP GROUP g new STREAMS " + words))
+    records: list[Record] = []
+    calls += calls_of(lambda: records.extend(region.end_tick()))
+    assert calls < 140 * 500
+    (record,) = records
+    assert record.local is not None
+    changes = [change for _, change in decode_local(record.local).changes]
+    assert [type(change) for change in changes] == [Deliver] * 500

@@ -113,33 +113,25 @@ def _read_group(
         if above is None:
             require_home(replica.region, key, options.group, group)
         groups.append((stream, group))
-    if replica.residency.absent_count and _changes_before_it_reads(wanted, groups, options):
+    changes_before_it_reads = len(wanted) > 1 or options.claim_ms is not None
+    if replica.residency.absent_count and changes_before_it_reads:
         _look_ahead(replica, now, wanted, groups, options)
     budget = options.budget()
     answers: list[tuple[bytes, Reply]] = []
     for (key, above), (stream, group) in zip(wanted, groups, strict=True):
+        entries = None
+        if budget is None or not budget.is_spent:
+            if budget is not None:
+                budget.begin_stream(key)
+            if above is None:
+                entries = _hand_out(replica, now, key, stream, group, options, budget)
+            else:
+                entries = _history(replica, now, key, stream, group, options, above, budget)
+        # A delivery makes its consumer: one record for both.
         replica.see_consumer(key, options.group, options.consumer, now)
-        if budget is not None:
-            if budget.is_spent:
-                continue
-            budget.begin_stream(key)
-        if above is None:
-            entries = _hand_out(replica, now, key, stream, group, options, budget)
-        else:
-            entries = _history(replica, now, key, stream, group, options, above, budget)
         if entries is not None:
             answers.append((key, entries))
     return PerKey(answers) if answers else Null.ARRAY
-
-
-def _changes_before_it_reads(
-    wanted: list[_Wanted], groups: list[tuple[Stream, Group]], options: ReadOptions
-) -> bool:
-    return (
-        len(wanted) > 1
-        or options.claim_ms is not None
-        or any(options.consumer not in group.consumers for _, group in groups)
-    )
 
 
 def _look_ahead(
@@ -355,7 +347,7 @@ def _history(
     None if there are some, but no room in the reply.
     """
     assert options.group is not None
-    # A command on trial has not made the consumer.
+    # A new one has nothing pending.
     consumer = group.consumers.get(options.consumer)
     if consumer is None:
         return []

@@ -13,6 +13,7 @@ from crdtstream.core.effects import (
     ChangeMembers,
     Claim,
     CreateConsumer,
+    Deliver,
     Effect,
     IdempotentId,
     LocalChange,
@@ -84,9 +85,9 @@ class NotingIssuer:
 
     def note(self, change: LocalChange) -> None:
         noting = self._noting
-        makes_consumer = isinstance(change, CreateConsumer | Claim) and not noting.knows_consumer(
-            change.key, change.group, change.consumer
-        )
+        makes_consumer = isinstance(
+            change, CreateConsumer | Claim | Deliver
+        ) and not noting.knows_consumer(change.key, change.group, change.consumer)
         self._issuer.note(change)
         if makes_consumer:
             noting.note_consumer(change.key)
