@@ -91,8 +91,12 @@ class Creates:
 
     def start_of(self, region: RegionId) -> StreamId:
         """The group's start in a lane: the minimum over the creates; 0-0 before any."""
-        starts = [position_in(create.start, region) for create in self._by_dot.values()]
-        return min(starts) if starts else ID_MIN
+        lowest: StreamId | None = None
+        for create in self._by_dot.values():
+            start = position_in(create.start, region)
+            if lowest is None or start < lowest:
+                lowest = start
+        return ID_MIN if lowest is None else lowest
 
     @property
     def only_start(self) -> StreamId | None:

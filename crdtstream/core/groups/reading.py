@@ -83,17 +83,20 @@ class Reading:
         """
         progress = self.lanes.get(region)
         if progress is None:
-            progress = LaneProgress(self._first_position(region), self._hinted(region))
+            progress = LaneProgress(self.first_position(region), self._hinted(region))
             self.skip_covered(region, progress)
         return progress
 
+    def is_untouched(self, region: RegionId) -> bool:
+        """True if nothing of a lane was read here or acknowledged: all beyond its first position is
+        to be delivered."""
+        return region not in self.lanes and region not in self.creates.intervals
+
     def read_upto(self, region: RegionId) -> tuple[StreamId, int | None]:
         """Last-delivered and entries-read of ``progress``, which is not made if it need not be."""
-        progress = self.lanes.get(region)
-        if progress is None:
-            if region not in self.creates.intervals:
-                return self._first_position(region), self._hinted(region)
-            progress = self.progress(region)
+        if self.is_untouched(region):
+            return self.first_position(region), self._hinted(region)
+        progress = self.progress(region)
         return progress.last_delivered, progress.entries_read
 
     @property
@@ -114,7 +117,7 @@ class Reading:
                 progress.leave_out()
         return progress
 
-    def _first_position(self, region: RegionId) -> StreamId:
+    def first_position(self, region: RegionId) -> StreamId:
         """Position where a lane begins that was not read yet.
 
         It is the group's start, or the position that XGROUP SETID set.  If a create that came later

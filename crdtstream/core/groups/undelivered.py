@@ -68,9 +68,17 @@ def _sources(reading: Reading, lanes: Iterable[Lane]) -> list[tuple[RegionId, It
     """Each lane that may have something, and what it has."""
     sources = []
     for lane in lanes:
-        progress = reading.progress(lane.region)
-        if lane.length and lane.last_id > progress.last_delivered:
-            sources.append((lane.region, _undelivered_in(reading, lane, progress)))
+        region = lane.region
+        if not lane.length:
+            continue
+        if reading.is_untouched(region):
+            first = reading.first_position(region)
+            if lane.last_id > first:
+                sources.append((region, lane.scan_nodes(StreamId(first + 1), ID_MAX)))
+            continue
+        progress = reading.progress(region)
+        if lane.last_id > progress.last_delivered:
+            sources.append((region, _undelivered_in(reading, lane, progress)))
     return sources
 
 
