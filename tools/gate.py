@@ -116,7 +116,10 @@ NEWCOMER: Final = Step(
 PROGRAMS: Final = Step(
     "programs", UNREACHABLE, ((".ci/system-packages",), ("make", "-j4", "tools")), is_base=True
 )
-COMPILED: Final = "tests/test_compiled.py tests/core tests/commands tests/database"
+# Of the simulator the histories that use most of what is compiled.
+COMPILED: Final = (
+    "tests/test_compiled.py tests/core tests/commands tests/database tests/sim/test_folders.py"
+)
 GATE: Final = (
     NEWCOMER,
     PROGRAMS,
