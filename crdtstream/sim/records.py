@@ -3,7 +3,7 @@
 No region is asked about its log: the disks' own records are counted.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from crdtstream.core.clock import MutableVersionVector, VersionVector, covers, join
@@ -11,7 +11,7 @@ from crdtstream.core.effects import ChangeMembers, EffectBatch, Record, SetGroup
 from crdtstream.core.ids import RegionId
 from crdtstream.core.wire.codec import decode_batch
 from crdtstream.core.wire.local_codec import merged_in
-from crdtstream.sim.branches import is_apart
+from crdtstream.sim.branches import is_apart, members_of
 from crdtstream.sim.model import Issued, unfold
 from crdtstream.sim.simulated_node import SimNode
 from crdtstream.sim.streams import HOME, HOME_KEY
@@ -204,11 +204,22 @@ class Records:
         } - self.apart
         if not all(is_apart(node, self._world.nodes[number]) for number in holders):
             return False
-        self.apart |= holders
+        self.apart |= holders | self._going_with(holders, node)
         self._forget(lambda other, n: other == origin and n >= first_n)
         self.reused[origin] = min(first_n, self.reused.get(origin, first_n))
         self._contents[origin, first_n] = encoded
         return True
+
+    def _going_with(self, holders: Collection[RegionId], node: SimNode) -> set[RegionId]:
+        """Regions that are to join some of the holders, and will copy what those have: they are no
+        members to ``node``."""
+        nodes = self._world.nodes
+        return {
+            number
+            for number, other in nodes.items()
+            if number not in {*members_of(node).remaining, node.number}
+            and any(not is_apart(other, nodes[holder]) for holder in holders)
+        }
 
     def _decoded(self, encoded: bytes) -> EffectBatch:
         batch = self._batches.get(encoded)
