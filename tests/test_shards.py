@@ -142,3 +142,19 @@ def test_durations_are_those_of_the_last_run_of_each_test(shards: Any, tmp_path:
         "2.5 tests/test_one.py::test_known\n"
         "1.3 tests/test_one.py::test_new[a b]\n"
     )
+
+
+def test_words_for_make_are_not_handed_on_to_the_makes_of_shards(
+    shards: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``make long ARGS=--all`` handed ``--all`` on to the tests of other Pythons."""
+    makefile = tmp_path / "Makefile"
+    makefile.write_text('inner:\n\ttest -z "$(ARGS)"\n')
+    step = shards.Step("inner", 13, (("make", "--file", str(makefile), "inner"),))
+    monkeypatch.setattr(shards, "SHARDS", (shards.Shard(step, ("README.md",)),))
+    monkeypatch.setattr(shards.gate, "PROGRAMS", shards.Step("programs", 75, (("true",),)))
+    monkeypatch.setattr(shards, "_write_report", lambda _shard, _outcome: None)
+    monkeypatch.setattr(sys, "argv", ["shards.py", "inner"])
+    for name, value in (("ARGS", "--all"), ("MAKEFLAGS", " -- ARGS=--all")):
+        monkeypatch.setenv(name, value)
+    assert shards.main() == 0

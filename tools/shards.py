@@ -18,6 +18,7 @@ Exit status: 0 all passed; else that of the first shard that failed (see ``SHARD
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -42,6 +43,8 @@ CORE: Final = tuple(
 )
 COMPILED: Final = (*CORE, "tools/fast.py", "tools/wheel", "crdtstream/compiled.py")
 MARKS: Final = "not long and not soak and not house"
+# How make hands its variables on: `make long ARGS=--all` is not for the makes that shards run.
+OF_MAKE: Final = ("ARGS", "MAKEFLAGS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ def main() -> int:
     if not chosen:
         return 0
     print(f"shards: {', '.join(shard.name for shard in chosen)}", flush=True)
+    for name in OF_MAKE:
+        os.environ.pop(name, None)
     (ROOT / gate.REPORTS).mkdir(exist_ok=True)
     outcomes = [gate.run_step(ROOT, gate.PROGRAMS)]
     if outcomes[0].reason is None:
