@@ -101,7 +101,10 @@ class Stream:
     @property
     def last_entry_id(self) -> StreamId:
         """The highest live ID, 0-0 if there is none."""
-        return max((lane.last_id for lane in self.lanes.values()), default=ID_MIN)
+        last = ID_MIN
+        for lane in self.lanes.values():
+            last = max(last, lane.last_id)
+        return last
 
     def find(self, entry_id: StreamId) -> Iterator[Found]:
         """The entries with this ID: at most one a lane, in region order."""

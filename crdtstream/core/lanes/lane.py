@@ -632,7 +632,9 @@ class Lane(NodeChain):
 
     def scan_nodes(self, start: StreamId, end: StreamId) -> Iterator[Slice]:
         """As :meth:`scan`, a macro node at a time; no slice is empty."""
-        node = self._floor(start) or self.head
+        node = self._floor(start)
+        if node is None:
+            node = self.head
         if node is None:
             return
         first = node.index_from(start)
