@@ -55,7 +55,6 @@ PURE_LIBRARIES = (
     "google.protobuf",
     "msgspec",
     "mypy_extensions",
-    "sortedcontainers",
     "typing_extensions",
 )
 

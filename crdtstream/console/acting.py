@@ -140,7 +140,7 @@ class Acting:
             return ()
         stream = self._sources.engine.region.replica.stream(claim.key)
         group = None if stream is None else stream.groups.get(claim.group)
-        return () if group is None else tuple(group.consumers)
+        return () if group is None else tuple(sorted(group.consumers))
 
     # --- Acting -------------------------------------------------------------------------------
 

@@ -73,10 +73,11 @@ def may_see_consumers(rights: Rights, key: bytes, group: bytes) -> bool:
 
 
 def read_consumers(group: Group, now: Millis) -> list[ConsumerFacts]:
-    """Consumers of this region: those with the most pending entries, and the longest idle first."""
+    """Consumers of this region: those with the most pending entries, the longest idle, and the
+    lowest name first."""
 
-    def order(one: Consumer) -> tuple[int, int]:
-        return -one.pending_count, one.seen_ms
+    def order(one: Consumer) -> tuple[int, int, bytes]:
+        return -one.pending_count, one.seen_ms, one.name
 
     looked_at = islice(group.consumers.values(), CONSUMERS_LOOKED_AT.value)
     return [

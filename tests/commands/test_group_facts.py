@@ -14,7 +14,7 @@ from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.membership.heirs import Heirs
 from tests.conftest import examples
 from tests.harness.regions import Node, sync
-from tests.harness.replies import list_of
+from tests.harness.replies import dict_of, list_of
 
 GROUPS = st.sampled_from(["g", "h", "i", "j"])
 STARTS = st.sampled_from(["0", "5", "1001", "$"])
@@ -70,6 +70,21 @@ def test_facts_of_groups_are_those_of_their_progress(lines: list[tuple[int, str]
             if stream is not None:
                 slow = [by_progress(stream, stream.groups[name]) for name in sorted(stream.groups)]
                 assert list_of(dict, node("XINFO GROUPS s")) == slow
+
+
+def test_consumers_are_shown_by_name_in_whichever_order_they_came() -> None:
+    """As Redis does, whose consumers are in a radix tree."""
+    node = Node(1)
+    node.run("XGROUP CREATE s g 0 MKSTREAM", *["XADD s * f v"] * 3)
+    for name in ("carol", "alice", "bob"):
+        node.run(f"XREADGROUP GROUP g {name} COUNT 1 STREAMS s >")
+    node.run("XGROUP DELCONSUMER s g alice", "XGROUP CREATECONSUMER s g aaron")
+    names = ["aaron", "bob", "carol"]
+    assert [one["name"] for one in list_of(dict, node("XINFO CONSUMERS s g"))] == names
+    (group,) = list_of(dict, dict_of(object, node("XINFO STREAM s FULL"))["groups"])
+    assert [one["name"] for one in list_of(dict, group["consumers"])] == names
+    *_, owners = list_of(object, node("XPENDING s g"))
+    assert owners == [["bob", "1"], ["carol", "1"]]
 
 
 def test_a_lane_begins_behind_what_was_acknowledged_also_if_it_was_not_read() -> None:

@@ -15,7 +15,7 @@ import hatchling.build
 PYPROJECT: Final = Path(__file__).resolve().parents[2] / "pyproject.toml"
 # Whose types compiled modules are compiled against.
 IMPORTED: Final = frozenset({"hiredis", "msgspec", "mypy-extensions", "protobuf", "pydantic"}) | {
-    *("pydantic-settings", "sortedcontainers", "backports.zstd")
+    *("pydantic-settings", "backports.zstd")
 }
 
 build_editable = hatchling.build.build_editable

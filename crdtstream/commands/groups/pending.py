@@ -111,11 +111,10 @@ def _summary(group: Group) -> Reply:
     if not total:
         return [0, None, None, Null.ARRAY]
     pels = [progress.pel for progress in group.lanes.values() if progress.pel]
-    consumers = group.consumers
     owners: list[Reply] = [
-        [name, b"%d" % consumers[name].pending_count]
-        for name in consumers
-        if consumers[name].pending_count
+        [one.name, b"%d" % one.pending_count]
+        for one in group.pel.consumers_by_name()
+        if one.pending_count
     ]
     lowest = min(pel.first_id for pel in pels)
     highest = max(pel.last_id for pel in pels)

@@ -141,7 +141,7 @@ def owner_name(nack: Nack | Alike) -> bytes:
 
 
 def _consumers_full(group: Group, limit: int | None) -> Reply:
-    consumers = _by_name(group)
+    consumers = group.pel.consumers_by_name()
     return RespMaps(
         [
             (b"name", [one.name for one in consumers]),
@@ -154,11 +154,6 @@ def _consumers_full(group: Group, limit: int | None) -> Reply:
             ),
         ]
     )
-
-
-def _by_name(group: Group) -> list[Consumer]:
-    # The values of a sorted dictionary are made by a call each.
-    return list(map(group.consumers.__getitem__, group.consumers))
 
 
 def _own_pending(consumer: Consumer, limit: int | None) -> Encoded:
@@ -233,7 +228,7 @@ def show_consumers(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
     """XINFO CONSUMERS key group: the consumers of this region, by name."""
     key, name = argv[2:4]
     group = group_of(stream_or_error(replica, key), key, name)
-    consumers = _by_name(group)
+    consumers = group.pel.consumers_by_name()
     active = [one.active_ms for one in consumers]
     return RespMaps(
         [

@@ -17,8 +17,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 
-from sortedcontainers import SortedDict
-
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.checkpoint.parts import Changes, Encoded, Kind, Part
 from crdtstream.core.clock import Dot, VersionVector
@@ -95,7 +93,7 @@ class Group(Part):
         self.lanes: dict[RegionId, LaneProgress] = self.reading.lanes
         self.pel = Pel(self.lanes, changes, number)
         self.settings: dict[Dot, Setting] = {}
-        self.consumers: SortedDict[bytes, Consumer] = self.pel.consumers
+        self.consumers: dict[bytes, Consumer] = self.pel.consumers
 
     # --- As parts -----------------------------------------------------------------------------
 

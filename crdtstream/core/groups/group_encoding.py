@@ -63,7 +63,7 @@ def encode_group(
                 ConsumerContent(
                     consumer.number, consumer.name, consumer.seen_ms, consumer.active_ms
                 )
-                for consumer in pel.consumers.values()
+                for consumer in pel.consumers_by_name()
             ],
             consumers_made=pel.consumers_made,
             turns_taken=pel.turns_taken,

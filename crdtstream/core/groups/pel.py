@@ -18,8 +18,6 @@ from heapq import merge
 from itertools import chain, islice
 from typing import Final
 
-from sortedcontainers import SortedDict
-
 from crdtstream.core.checkpoint.parts import NO_IMAGE, Changes, Image
 from crdtstream.core.effects import Release
 from crdtstream.core.groups.claim_order import ClaimOrder
@@ -48,7 +46,7 @@ class Pel:
     """See the module's text.
 
     Attributes:
-        consumers: by name.
+        consumers: by name, in no order: those who show them sort them.
         nobody: owner of the entries that were given back (XNACK), or taken over.
         claims_idle: whether a client ever waited for idle entries (XREADGROUP CLAIM); then it must
             be woken when some may be older.
@@ -85,7 +83,7 @@ class Pel:
         self._lanes = lanes
         self._changes = changes
         self._group = group
-        self.consumers: SortedDict[bytes, Consumer] = SortedDict()
+        self.consumers: dict[bytes, Consumer] = {}
         self.nobody = Owner(NOBODY)
         self._by_number: dict[int, Owner] = {NOBODY: self.nobody}
         self.claims_idle = False
@@ -482,6 +480,10 @@ class Pel:
             order.place(chunk, turn)
 
     # --- Consumers ----------------------------------------------------------------------------
+
+    def consumers_by_name(self) -> list[Consumer]:
+        """All of them, ascending by name."""
+        return [self.consumers[name] for name in sorted(self.consumers)]
 
     def consumer(self, name: bytes, now: Millis) -> Consumer:
         """The consumer of that name, created if it is new."""
