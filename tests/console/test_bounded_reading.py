@@ -195,6 +195,7 @@ def test_consumers_are_ordered_by_what_is_pending_and_how_long_they_did_not_ask(
     node.run("XADD s 1-1 f v", "XADD s 2-1 f v", "XGROUP CREATE s g 0")
     node.now = Millis(10_000)
     node.run("XREADGROUP GROUP g idle STREAMS s 0", "XREADGROUP GROUP g busy COUNT 1 STREAMS s >")
+    node.run("XREADGROUP GROUP g alone STREAMS s 0")
     node.now = Millis(70_000)
     node.run("XREADGROUP GROUP g late STREAMS s 0")
     stream = node.replica.stream(b"s")
@@ -202,6 +203,7 @@ def test_consumers_are_ordered_by_what_is_pending_and_how_long_they_did_not_ask(
     group, now = stream.groups[b"g"], Millis(100_000)
     assert read_consumers(group, now) == [
         ConsumerFacts(b"busy", 1, 90_000, 90_000),
+        ConsumerFacts(b"alone", 0, 90_000, None),
         ConsumerFacts(b"idle", 0, 90_000, None),
         ConsumerFacts(b"late", 0, 30_000, None),
     ]
