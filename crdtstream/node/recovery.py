@@ -39,10 +39,11 @@ from crdtstream.store.staging import staged_state
 
 logger = structlog.get_logger(__name__)
 
-# Entries are long-lived; a collection of the youngest per 700 allocations finds next to nothing.
-# With these thresholds a collection walks over 5,000 objects, or over 20,000 that the ones before
-# it left, in a few milliseconds; over all objects, once in 50 million.
-GC_THRESHOLDS: Final = (5_000, 3, 2_500)
+# Entries are long-lived: a collection finds next to nothing, and takes as long as the objects that
+# it looks at are many.  With these thresholds it looks at each new object once or twice: at 1,250
+# new ones, and every other time at those before too.  So the longest looks at 2,500 objects, for a
+# millisecond or two, and one in 50 million new ones looks at all there are.
+GC_THRESHOLDS: Final = (1_250, 0, 20_000)
 
 
 @dataclass(frozen=True, slots=True)
