@@ -28,7 +28,7 @@ KEYS_AT_ONCE: Final = Size(16, least=1)
 KEY_BYTES: Final = 600  # the stream's own objects, its places among the keys and in SCAN's order
 LANE_BYTES: Final = 300
 GROUP_BYTES: Final = 1350
-GROUP_LANE_BYTES: Final = 430  # how far a group has come in one lane
+GROUP_LANE_BYTES: Final = 270  # how far a group has come in one lane
 CONSUMER_BYTES: Final = 270
 PRODUCER_BYTES: Final = 250
 # An idempotent id in the window, whose bytes are the macro node's: its place in the producer's

@@ -81,6 +81,13 @@ def test_a_handover_that_was_not_set_back_leaves_stretches_as_they_are() -> None
     assert list(progress.handed_out) == [(0, 100)]
 
 
+def test_lanes_do_not_share_what_they_handed_out() -> None:
+    one, other = read_upto(10, start=5), read_upto(10, start=5)
+    one.take_back(at(2))
+    assert [list(each.handed_out) for each in (one, other)] == [[(5, 10)], []]
+    assert not read_upto(10).handed_out
+
+
 @pytest.mark.parametrize(
     "move",
     [

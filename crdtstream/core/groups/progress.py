@@ -43,6 +43,8 @@ from crdtstream.core.intervals import Intervals
 
 # A delivery count is a signed 64-bit number to clients.
 DELIVERY_COUNT_MAX: Final = (1 << 63) - 1
+# What most lanes have handed out beyond their run.  Nothing is ever added to it.
+_NOTHING: Final = Intervals()
 
 
 class LaneProgress:
@@ -77,7 +79,7 @@ class LaneProgress:
         self.last_delivered = position
         self.run_from = position
         self.ignore_until = ID_MIN
-        self.handed_out = Intervals()
+        self.handed_out = _NOTHING
         self.has_left_out = False
         self.skip_pending_until = ID_MIN
         self.entries_read = entries_read
@@ -99,7 +101,8 @@ class LaneProgress:
         progress = LaneProgress(last_delivered, entries_read)
         progress.run_from = run_from
         progress.ignore_until = ignore_until
-        progress.handed_out = handed_out
+        if handed_out:
+            progress.handed_out = handed_out
         progress.has_left_out = has_left_out
         progress.skip_pending_until = skip_pending_until
         progress._check()
@@ -187,14 +190,19 @@ class LaneProgress:
     def _keep_run(self) -> None:
         """Remember the current run as delivered; another one is to begin."""
         if self.run_from < self.last_delivered:
-            self.handed_out.add(self.run_from, self.last_delivered)
+            self._add_stretch(self.run_from, self.last_delivered)
+
+    def _add_stretch(self, start: StreamId, end: StreamId) -> None:
+        if self.handed_out is _NOTHING:
+            self.handed_out = Intervals()
+        self.handed_out.add(start, end)
 
     # --- Holes, and what is left to others ----------------------------------------------------
 
     def give_up(self, entry_id: StreamId) -> None:
         """Give up a pending entry: it leaves a hole in what was delivered here."""
         if self.run_from < entry_id <= self.last_delivered:
-            self.handed_out.add(self.run_from, entry_id)
+            self._add_stretch(self.run_from, entry_id)
             self.run_from = entry_id
         self.handed_out.remove(StreamId(entry_id - 1), entry_id)
         assert not self.was_handed_out(entry_id, entry_id), "a hole counts as acknowledged"
@@ -228,7 +236,7 @@ class LaneProgress:
             if start < end
         ]
         for start, end in runs:
-            self.handed_out.add(start, end)
+            self._add_stretch(start, end)
         return runs
 
     def continue_from(self, handover: LaneHandover) -> None:
