@@ -84,9 +84,8 @@ def trimmable(
     for origin, lane in sorted(stream.lanes.items()):
         end = _acknowledged_upto(stream, origin, _last_before(before_ms))
         within = Within(upto_n=read.get(origin, 0), end=end)
-        slices = lane.slices(within, entries_max=1, nodes_max=1)
-        if slices:
-            spans[origin] = (slices[0].node.first_id, min(end, lane.last_id))
+        for node, _, _ in lane.slices(within, entries_max=1, nodes_max=1):
+            spans[origin] = (node.first_id, min(end, lane.last_id))
     if not spans:
         return None
     first, last = min(low for low, _ in spans.values()), max(high for _, high in spans.values())

@@ -166,7 +166,7 @@ def _entries_of(lane: Lane) -> Iterator[Entry | EntryRun]:
                     columns.id_at(at), bytes(columns.fields_at(at)), columns.idempotent_at(at)
                 )
             continue
-        slices.append(Slice(node, start, stop))
+        slices.append((node, start, stop))
     if slices:
         yield _run_of(slices)
 

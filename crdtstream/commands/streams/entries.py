@@ -59,7 +59,7 @@ def encode_ids(lane: Lane, ids: IdColumns) -> list[bytes]:
     parts: list[bytes] = []
     for node, rows in lane.rows_of(ids):
         if isinstance(rows, range):
-            parts += encode_slices((Slice(node, rows[0], rows[-1] + 1),))
+            parts += encode_slices(((node, rows[0], rows[-1] + 1),))
         else:
             parts += [encode_entry(node.id_at(row), node, row) for row in rows]
     return parts
@@ -109,7 +109,7 @@ def encode_from(
     for node, first, stop in lanes[0].scan_nodes(start, end):
         if count is not None:
             stop = min(stop, first + count - told)
-        parts.append(b"".join(encode_slices((Slice(node, first, stop),))))
+        parts.append(b"".join(encode_slices(((node, first, stop),))))
         told += stop - first
         if told == count:
             break

@@ -53,9 +53,9 @@ def _first(slices: Iterator[Slice], count: int) -> list[Slice]:
     first: list[Slice] = []
     for node, start, stop in slices:
         if stop - start >= count:
-            first.append(Slice(node, start, start + count))
+            first.append((node, start, start + count))
             break
-        first.append(Slice(node, start, stop))
+        first.append((node, start, stop))
         count -= stop - start
     return first
 
@@ -110,10 +110,10 @@ def _without_pending(piece: Slice, progress: LaneProgress) -> Iterator[Slice]:
     for index in range(start, stop):
         entry_id = node.id_at(index)
         if entry_id > progress.skip_pending_until:
-            yield Slice(node, index, stop)
+            yield node, index, stop
             return
         if entry_id not in progress.pel:
-            yield Slice(node, index, index + 1)
+            yield node, index, index + 1
 
 
 def undelivered_count(reading: Reading, lanes: Iterable[Lane]) -> int:

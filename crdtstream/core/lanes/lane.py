@@ -644,7 +644,7 @@ class Lane(NodeChain):
             if end < ID_MAX and node.last_id > end:
                 stop = node.index_from(StreamId(end + 1))
             if first < stop:
-                yield Slice(node, first, stop)
+                yield node, first, stop
             if stop < len(node):
                 return
             node = node.next
@@ -698,7 +698,7 @@ class Lane(NodeChain):
                 is_last = True
             if first < stop:
                 node.used = True
-                slices.append(Slice(node, first, stop))
+                slices.append((node, first, stop))
             if is_last:
                 break
             entries_left -= max(0, stop - first)

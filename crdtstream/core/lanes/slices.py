@@ -1,21 +1,15 @@
 """Names of entries of a lane: one by one, by their bounds, and as slices of macro nodes."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from crdtstream.core.ids import ID_MAX, ID_MIN, U64_MAX, RegionId, StreamId
 from crdtstream.core.lanes.macro_node import MacroNode
 
 # An entry: its ID, its lane, its macro node and where it stands there.
 Found: TypeAlias = tuple[StreamId, RegionId, MacroNode, int]
-
-
-class Slice(NamedTuple):
-    """Neighbouring entries of one macro node, those at ``start`` up to but without ``stop``."""
-
-    node: MacroNode
-    start: int
-    stop: int
+# Neighbouring entries of one macro node: from where they stand there up to but without where.
+Slice: TypeAlias = tuple[MacroNode, int, int]
 
 
 @dataclass(frozen=True, slots=True)
