@@ -44,6 +44,8 @@ def encoded(reply: Reply, protocol: int) -> bytes:
         (RespMaps([(b"k", []), (b"l", [])]), b"*0\r\n", None),
         (RespMaps([(b"k", [1, 2])]), b"*2\r\n*2\r\n$1\r\nk\r\n:1\r\n*2\r\n$1\r\nk\r\n:2\r\n",
          b"*2\r\n%1\r\n$1\r\nk\r\n:1\r\n%1\r\n$1\r\nk\r\n:2\r\n"),
+        (RespMaps([(b"k", [1, 1])]), b"*2\r\n*2\r\n$1\r\nk\r\n:1\r\n*2\r\n$1\r\nk\r\n:1\r\n",
+         b"*2\r\n%1\r\n$1\r\nk\r\n:1\r\n%1\r\n$1\r\nk\r\n:1\r\n"),
         (PerKey([(b"s", Encoded(b"*0\r\n"))]), b"*1\r\n*2\r\n$1\r\ns\r\n*0\r\n",
          b"%1\r\n$1\r\ns\r\n*0\r\n"),
         (PerKey([(b"s", 1), (b"s", 2)]), b"*2\r\n*2\r\n$1\r\ns\r\n:1\r\n*2\r\n$1\r\ns\r\n:2\r\n",
@@ -59,13 +61,18 @@ def test_a_reply_has_these_bytes(reply: Reply, resp2: bytes, resp3: bytes | None
     assert encoded(reply, 3) == (resp2 if resp3 is None else resp3)
 
 
-def test_maps_by_columns_are_as_one_by_one() -> None:
+@pytest.mark.parametrize("first", [b"name", b"idle", b"100 %d"])
+def test_maps_by_columns_are_as_one_by_one(first: bytes) -> None:
     columns: list[tuple[bytes, list[Reply]]] = [
-        (b"name", [b"a", b"", b"c\r\n"]),
+        (b"name", [b"a%b", b"", b"c\r\n"]),
+        (b"idle", [5, 5, 5]),
+        (b"100 %d", [0, 0, 0]),
         (b"read", [7, None, -1]),
+        (b"any", [[b"x"], 5, Null.ARRAY]),
         (b"pending", [Encoded(b"*0\r\n"), Encoded(b":1\r\n"), Encoded(b"*1\r\n:1\r\n")]),
         (b"count", [0, 1 << 63, 3]),
     ]
+    columns.sort(key=lambda column: column[0] != first)
     maps: list[Reply] = [*RespMaps(columns).maps()]
     assert len(maps) == 3
     for protocol in (2, 3):

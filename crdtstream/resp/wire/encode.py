@@ -5,7 +5,6 @@ never copied on its way.
 """
 
 from collections.abc import Iterable
-from itertools import chain, repeat
 from typing import Final, assert_never
 
 from crdtstream.commands.reply import (
@@ -111,30 +110,43 @@ def encode(reply: Reply, protocol: int, chunks: list[bytes]) -> None:
 
 
 def _encode_maps(reply: RespMaps, protocol: int, chunks: list[bytes]) -> None:
+    """One shape for all maps, into which go the values of each column that has several."""
     columns = reply.columns
     keys = len(columns)
     head = b"%%%d\r\n" % keys if protocol == RESP3 else b"*%d\r\n" % (2 * keys)
-    parts: list[Iterable[bytes]] = []
+    shape = head.replace(b"%", b"%%")
+    cells: list[Iterable[Reply]] = []
     for name, values in columns:
-        parts += (repeat(b"%b$%d\r\n%b\r\n" % (head, len(name), name)), _cells(values, protocol))
-        head = b""
+        shape += b"$%d\r\n%b\r\n" % (len(name), name.replace(b"%", b"%%"))
+        kinds = set(map(type, values))
+        if kinds == {bytes}:
+            texts: list[bytes] = values  # type: ignore[assignment]
+            shape += b"$%d\r\n%b\r\n"
+            cells += (map(len, texts), texts)
+        elif kinds == {int}:
+            # Often the same one: nothing pending, idle for as long.
+            several: set[int] = set(values)  # type: ignore[arg-type]
+            if cells and len(several) == 1:
+                shape += b":%d\r\n" % several.pop()
+            else:
+                shape += b":%d\r\n"
+                cells.append(values)
+        else:
+            shape += b"%b"
+            cells.append(_cells(values, kinds, protocol))
     chunks.append(b"*%d\r\n" % len(columns[0][1]))
-    chunks.append(b"".join(chain.from_iterable(zip(*parts, strict=False))))
+    chunks.append(b"".join(map(shape.__mod__, zip(*cells, strict=True))))
 
 
-def _cells(values: list[Reply], protocol: int) -> list[bytes]:
-    """Values of one column; those of one kind are made together."""
-    kinds = set(map(type, values))
+def _cells(values: list[Reply], kinds: set[type], protocol: int) -> list[bytes]:
+    """Values of one column; those of one kind, and numbers among nulls, are made together."""
+    if kinds == {Encoded}:
+        made: list[Encoded] = values  # type: ignore[assignment]
+        return [value.data for value in made]
     if kinds <= _NUMBERS:
         null = _NULL if protocol == RESP3 else _NULL_BULK
         numbers: list[int | None] = values  # type: ignore[assignment]
         return [null if number is None else b":%d\r\n" % number for number in numbers]
-    if kinds == {bytes}:
-        texts: list[bytes] = values  # type: ignore[assignment]
-        return list(map(b"$%d\r\n%b\r\n".__mod__, zip(map(len, texts), texts, strict=True)))
-    if kinds == {Encoded}:
-        made: list[Encoded] = values  # type: ignore[assignment]
-        return [value.data for value in made]
     cells: list[bytes] = []
     for value in values:
         parts: list[bytes] = []
@@ -145,8 +157,7 @@ def _cells(values: list[Reply], protocol: int) -> list[bytes]:
 
 def _encode_per_key(reply: PerKey, protocol: int, chunks: list[bytes]) -> None:
     chunks.append((b"%%%d\r\n" if protocol == RESP3 else b"*%d\r\n") % len(reply.pairs))
+    head = b"" if protocol == RESP3 else b"*2\r\n"
     for key, value in reply.pairs:
-        if protocol != RESP3:
-            chunks.append(b"*2\r\n")
-        chunks.append(b"$%d\r\n%b\r\n" % (len(key), key))
+        chunks.append(b"%b$%d\r\n%b\r\n" % (head, len(key), key))
         encode(value, protocol, chunks)
