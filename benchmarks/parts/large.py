@@ -137,8 +137,8 @@ def delete_one_by_one(system: System, options: Options) -> list[bytes]:
     return [command(b"XDEL", NAME, entry_id) for entry_id in ids]
 
 
-def read_streams(*words: bytes, start: bytes) -> Prepare:
-    """A command that reads many streams of one entry, each with a group."""
+def read_streams(*words: bytes, start: bytes, times: int = 1) -> Prepare:
+    """A command that reads many streams of one entry, each with a group, some times."""
 
     def prepare(system: System, options: Options) -> list[bytes]:
         keys = [b"bench:%012d" % n for n in range(options.scaled(STREAMS))]
@@ -146,7 +146,7 @@ def read_streams(*words: bytes, start: bytes) -> Prepare:
         Connection(system.ports[0]).call_many(
             command(b"XGROUP", b"CREATE", key, GROUP, b"0") for key in keys
         )
-        return [command(*words, b"STREAMS", *keys, *[start] * len(keys))]
+        return [command(*words, b"STREAMS", *keys, *[start] * len(keys))] * times
 
     return prepare
 
@@ -192,7 +192,7 @@ CASES: Final[dict[str, Case]] = {
     "XACK of 50,000 at random": Case(acknowledge),
     "100 XACKs of 500 at random": Case(acknowledge_few),
     "50,000 XACKs at random, pipelined": Case(acknowledge_one_by_one),
-    "XREAD of 5,000 streams": Case(read_streams(b"XREAD", start=b"0")),
+    "XREAD of 5,000 streams": Case(read_streams(b"XREAD", start=b"0", times=REPEATED)),
     "XREADGROUP of 5,000 streams": Case(
         read_streams(b"XREADGROUP", b"GROUP", GROUP, b"c", start=b">")
     ),
