@@ -2,6 +2,7 @@
 
 import pytest
 
+from crdtstream.commands.reply import Null
 from crdtstream.core.ids import IdMode
 from crdtstream.core.lanes.compaction import compact
 from tests.harness.regions import Node, sync
@@ -141,6 +142,22 @@ def test_reading_history_counts_and_new_entries_do_not() -> None:
     assert node("XPENDING x g - + 10") == [["1000-1", "c", 500, 1]]
     node.run("XREADGROUP GROUP g c STREAMS x 0")
     assert node("XPENDING x g - + 10") == [["1000-1", "c", 0, 2]]
+
+
+def test_reads_begin_at_any_entry_of_any_lane() -> None:
+    nodes = r1, r2 = Node(1), Node(2)
+    ids = [f"{ms}-5" for ms in range(1, 10)]
+    for node, some in ((r1, ids[:4]), (r2, ids[4:6]), (r1, ids[6:7]), (r2, ids[7:])):
+        sync(*nodes)
+        for entry_id in some:
+            node.run(f"XADD x {entry_id} f v")
+    sync(*nodes)
+    for at, entry_id in enumerate(ids):
+        below = entry_id.replace("-5", "-4")
+        assert r1(f"XRANGE x {entry_id} +") == r1(f"XRANGE x {below} +") == ids[at:]
+        assert r1(f"XREAD STREAMS x {below}") == {"x": ids[at:]}
+        beyond = ids[at + 1 :]
+        assert r1(f"XREAD STREAMS x {entry_id}") == ({"x": beyond} if beyond else Null.ARRAY)
 
 
 @pytest.mark.parametrize("count", ["9223372036854775807", "0", "-1"])

@@ -130,8 +130,8 @@ def _read(
     reached = {region: cursor.get(region, 0) for region in lanes}
     entries = []
     sources = [beyond_in_lane(lane, reached[region]) for region, lane in lanes.items()]
-    for entry_id, region, node, index in islice(merge(*sources), count):
-        entries.append(encode_entry(entry_id, node, index))
+    for _, region, node, index in islice(merge(*sources), count):
+        entries.append(encode_entry(node, index))
         reached[region] = node.n[index]
 
     next_cursor = dict(cursor)

@@ -170,7 +170,7 @@ def _look_ahead(
             begun[key] = found
         last: dict[RegionId, Ids] = {}
         for entry_id, region, node, index in islice(found, options.count):
-            if budget is not None and not budget.take(encode_entry(entry_id, node, index)):
+            if budget is not None and not budget.take(encode_entry(node, index)):
                 break
             last[region] = (entry_id,)
         if above is None and last:
@@ -246,7 +246,7 @@ def _within_budget(
     parts: list[bytes] = []
     ids: dict[RegionId, list[StreamId]] = {}
     for entry_id, region, node, index in found:
-        part = encode_entry(entry_id, node, index)
+        part = encode_entry(node, index)
         if claims:
             part = claimable(part)
         if not budget.take(part):
@@ -273,9 +273,9 @@ def _claim(
     assert options.claim_ms is not None
     chosen: list[tuple[Nack, bytes]] = []
     for nack, found in islice(_idle(stream, group, now, options.claim_ms), options.count):
-        entry_id, _, node, index = found
+        _, _, node, index = found
         part = claimable(
-            encode_entry(entry_id, node, index),
+            encode_entry(node, index),
             idle_ms=max(0, now - nack.delivered_ms),
             delivery_count=nack.delivery_count,
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 from crdtstream.commands.reply import Encoded, EncodedParts, Null, Reply
 from crdtstream.core.id_columns import FEW, IdColumns
-from crdtstream.core.ids import ID_MAX, ID_MIN, SEQ_BITS, U64_MAX, RegionId, StreamId, format_id
+from crdtstream.core.ids import ID_MAX, ID_MIN, RegionId, StreamId, format_id
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.macro_node import MacroNode
@@ -17,13 +17,14 @@ from crdtstream.core.size import Size
 JOINED_BYTES_MAX: Final = Size(1 << 20, least=0)
 # Entries of several lanes, or in descending order, are joined this many at a time.
 ENTRIES_PER_PART: Final = Size(512, least=1)
+_NO_ENTRIES: Final = Encoded(b"*0\r\n")
 
 
-def encode_entry(entry_id: StreamId, node: MacroNode, index: int) -> bytes:
+def encode_entry(node: MacroNode, index: int) -> bytes:
     """``[id, [field, value, …]]``."""
-    text = b"%d-%d" % (entry_id >> SEQ_BITS, entry_id & U64_MAX)
     # Mostly here: the property is a call more for each entry.
     columns = node.here or node.columns
+    text = b"%d-%d" % (columns.ms[index], columns.seq[index])
     start = columns.starts[index]
     fields = columns.fields[start : start + columns.lengths[index]]
     return b"*2\r\n$%d\r\n%b\r\n" % (len(text), text) + fields
@@ -34,7 +35,7 @@ def encode_slices(slices: Iterable[Slice]) -> list[bytes]:
     parts: list[bytes] = []
     for node, start, stop in slices:
         if stop - start < FEW.value:
-            parts += [encode_entry(node.id_at(at), node, at) for at in range(start, stop)]
+            parts += [encode_entry(node, at) for at in range(start, stop)]
             continue
         columns = node.columns
         starts, lengths = columns.starts[start:stop], columns.lengths[start:stop]
@@ -61,7 +62,7 @@ def encode_ids(lane: Lane, ids: IdColumns) -> list[bytes]:
         if isinstance(rows, range):
             parts += encode_slices(((node, rows[0], rows[-1] + 1),))
         else:
-            parts += [encode_entry(node.id_at(row), node, row) for row in rows]
+            parts += [encode_entry(node, row) for row in rows]
     return parts
 
 
@@ -85,8 +86,7 @@ def encode_entries(
     parts = [b""]
     told = 0
     while some := [
-        encode_entry(entry_id, node, index)
-        for entry_id, _, node, index in islice(chosen, ENTRIES_PER_PART.value)
+        encode_entry(node, index) for _, _, node, index in islice(chosen, ENTRIES_PER_PART.value)
     ]:
         parts.append(b"".join(some))
         told += len(some)
@@ -96,14 +96,17 @@ def encode_entries(
 
 def encode_from(
     stream: Stream, start: StreamId = ID_MIN, end: StreamId = ID_MAX, count: int | None = None
-) -> Encoded | EncodedParts:
-    """The first ``count`` entries (None: all) from ``start`` to ``end``, both included.
+) -> tuple[Encoded | EncodedParts, int]:
+    """The first ``count`` entries (None: all; at least one) from ``start`` to ``end``, both
+    included, as one array, and how many they are.
 
-    Many entries of one lane are taken macro node by macro node.
+    If only one lane has any, they are taken macro node by macro node.
     """
-    lanes = stream.filled_lanes()
-    if len(lanes) != 1 or (count is not None and count < FEW.value):
-        return encode_entries(stream.scan(start, end), count)[0]
+    lanes = stream.lanes_from(start)
+    if not lanes:
+        return _NO_ENTRIES, 0
+    if len(lanes) > 1:
+        return encode_entries(stream.scan(start, end), count)
     parts = [b""]
     told = 0
     for node, first, stop in lanes[0].scan_nodes(start, end):
@@ -114,7 +117,7 @@ def encode_from(
         if told == count:
             break
     parts[0] = b"*%d\r\n" % told
-    return encoded(parts)
+    return encoded(parts), told
 
 
 def entry_or_null(stream: Stream, region: RegionId, entry_id: StreamId) -> Reply:
@@ -123,4 +126,4 @@ def entry_or_null(stream: Stream, region: RegionId, entry_id: StreamId) -> Reply
     found = None if lane is None else lane.find(entry_id)
     if found is None:
         return [format_id(entry_id), Null.ARRAY]
-    return Encoded(encode_entry(entry_id, *found))
+    return Encoded(encode_entry(*found))

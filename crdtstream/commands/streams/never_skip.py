@@ -288,7 +288,7 @@ def _read_stream(
     ids: list[StreamId] = []
     after: MutableVersionVector = dict(start.had)
     for entry_id, region, node, index in islice(found, count):
-        entry = encode_entry(entry_id, node, index)
+        entry = encode_entry(node, index)
         if budget is not None and not budget.take(entry):
             break
         entries.append(entry)

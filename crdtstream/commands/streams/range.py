@@ -53,7 +53,7 @@ def _range(
         return []
     if reverse:
         return encode_entries(stream.scan_back(first, last), count)[0]
-    return encode_from(stream, first, last, count)
+    return encode_from(stream, first, last, count)[0]
 
 
 def _count_option(argv: list[bytes]) -> int | None:

@@ -95,8 +95,8 @@ def _stream_facts(stream: Stream) -> list[tuple[Reply, Reply]]:
 
 def _end_entry(stream: Stream, *, reverse: bool) -> Reply:
     found = stream.scan_back() if reverse else stream.scan()
-    for entry_id, _, node, index in found:
-        return Encoded(encode_entry(entry_id, node, index))
+    for _, _, node, index in found:
+        return Encoded(encode_entry(node, index))
     return None
 
 
@@ -107,7 +107,7 @@ def _full_parts(
         RespMap(known_to(announced, _group_full(stream, name, limit)))
         for name in sorted(stream.groups)
     ]
-    return [(b"entries", encode_from(stream, count=limit)), (b"groups", groups)]
+    return [(b"entries", encode_from(stream, count=limit)[0]), (b"groups", groups)]
 
 
 def _group_full(stream: Stream, name: bytes, limit: int | None) -> list[tuple[bytes, Reply]]:

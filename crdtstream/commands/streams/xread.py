@@ -14,9 +14,9 @@ from crdtstream.commands.arguments import strict_id
 from crdtstream.commands.lookup import refuse_string, stream_or_none
 from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerKey, Reply, Wants
 from crdtstream.commands.streams.budget import Budget
-from crdtstream.commands.streams.entries import encode_entries, encode_entry
+from crdtstream.commands.streams.entries import encode_entries, encode_entry, encode_from
 from crdtstream.commands.streams.read_options import ReadOptions, parse_read
-from crdtstream.core.ids import ID_MIN, Millis, StreamId
+from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, StreamId
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
@@ -119,11 +119,9 @@ def _position(replica: Replica, key: bytes, text: bytes) -> StreamId | _LastEntr
     stream = replica.stream(key)
     if stream is None:
         refuse_string(replica, key)
-    last = ID_MIN if stream is None else stream.last_id
-    if text == b"$":
-        return last
-    if text == b"+":
-        return _LastEntry(last)
+    if text in (b"$", b"+"):
+        last = ID_MIN if stream is None else stream.last_id
+        return last if text == b"$" else _LastEntry(last)
     if text == b">":
         raise CommandError(NEW_IS_FOR_GROUPS)
     return strict_id(text)
@@ -141,12 +139,7 @@ def _read(
         stream = replica.stream(key)
         if stream is None:
             continue
-        found, count = _above(stream, position, options.count)
-        entries: Reply
-        if budget is None:
-            entries, length = encode_entries(found, count)
-        else:
-            entries, length = _encode_within(budget, key, islice(found, count))
+        entries, length = _beyond(stream, position, options.count, budget, key)
         if length:
             answers.append((key, entries))
         if budget is not None and budget.is_spent:
@@ -154,25 +147,33 @@ def _read(
     return PerKey(answers) if answers else Null.ARRAY
 
 
-def _above(
-    stream: Stream, position: StreamId | _LastEntry, count: int | None
-) -> tuple[Iterable[Found], int | None]:
-    """Entries beyond a position, and how many of them are wanted."""
+def _beyond(
+    stream: Stream,
+    position: StreamId | _LastEntry,
+    count: int | None,
+    budget: Budget | None,
+    key: bytes,
+) -> tuple[Reply, int]:
+    """Entries beyond a position as an array, as far as there is room, and how many they are."""
     if isinstance(position, _LastEntry):
         if stream.length:
-            return stream.scan_back(), 1
+            last = islice(stream.scan_back(), 1)
+            return encode_entries(last) if budget is None else _encode_within(budget, key, last)
         position = position.above
-    if stream.last_entry_id <= position:
-        return (), 0
-    return stream.scan(StreamId(position + 1)), count
+    if position == ID_MAX:
+        return [], 0
+    start = StreamId(position + 1)
+    if budget is None:
+        return encode_from(stream, start, count=count)
+    return _encode_within(budget, key, islice(stream.scan(start), count))
 
 
 def _encode_within(budget: Budget, key: bytes, found: Iterable[Found]) -> tuple[Encoded, int]:
     """As ``encode_entries``, as far as there is room."""
     budget.begin_stream(key)
     parts: list[bytes] = []
-    for entry_id, _, node, index in found:
-        part = encode_entry(entry_id, node, index)
+    for _, _, node, index in found:
+        part = encode_entry(node, index)
         if not budget.take(part):
             break
         parts.append(part)

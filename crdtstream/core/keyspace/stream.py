@@ -93,6 +93,10 @@ class Stream:
         """The lanes that have an entry, in region order."""
         return [lane for lane in self.lanes.values() if lane.length]
 
+    def lanes_from(self, start: StreamId) -> list[Lane]:
+        """The lanes that have an entry whose ID is not below ``start``, in region order."""
+        return [lane for lane in self.lanes.values() if lane.length and lane.last_id >= start]
+
     @property
     def first_entry_id(self) -> StreamId:
         """The lowest live ID, 0-0 if there is none."""

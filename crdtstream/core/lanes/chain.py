@@ -102,6 +102,9 @@ class NodeChain:
         if tail is not None and entry_id >= tail.first_id:
             return tail
         key = entry_id.to_bytes(KEY_BYTES, "big")
+        if tail is self.head:
+            # One macro node or none, as most lanes have where streams are many.
+            return tail if tail is not None and tail.key <= key else None
         near = self._near
         if near is not None and near.key <= key:
             # Others go on where the last one was: consumers, deletes in a row.
