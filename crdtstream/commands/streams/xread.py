@@ -16,7 +16,7 @@ from crdtstream.commands.reply import Blocked, CommandError, Encoded, Null, PerK
 from crdtstream.commands.streams.budget import Budget
 from crdtstream.commands.streams.entries import encode_entries, encode_entry, encode_from
 from crdtstream.commands.streams.read_options import ReadOptions, parse_read
-from crdtstream.core.ids import ID_MAX, ID_MIN, Millis, StreamId
+from crdtstream.core.ids import ID_MIN, Millis, StreamId
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.replica import Replica
@@ -160,10 +160,8 @@ def _beyond(
             last = islice(stream.scan_back(), 1)
             return encode_entries(last) if budget is None else _encode_within(budget, key, last)
         position = position.above
-    if position == ID_MAX:
-        return [], 0
     start = StreamId(position + 1)
-    if budget is None:
+    if budget is None or not stream.lanes_from(start):
         return encode_from(stream, start, count=count)
     return _encode_within(budget, key, islice(stream.scan(start), count))
 

@@ -43,7 +43,7 @@ from crdtstream.core.intervals import Intervals
 
 # A delivery count is a signed 64-bit number to clients.
 DELIVERY_COUNT_MAX: Final = (1 << 63) - 1
-# What most lanes have handed out beyond their run.  Nothing is ever added to it.
+# The stretches of most lanes, which are none.  Nothing is ever added to it.
 _NOTHING: Final = Intervals()
 
 
