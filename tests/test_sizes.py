@@ -69,6 +69,7 @@ NO_SIZES = {
     "a unit, or a number of mathematics": """
         commands.keys.expiry._MS database.acl.touched.READ database.acl.touched.WRITE
         database.acl.selectors.EVERYTHING commands.keys.expiry._SECOND_MS
+        core.keyspace.key_order.CHECKSUM_BITS
         core.keyspace.key_order.GOLDEN_SECTION resp.commands.server.parameters._MIB
         resp.commands.server.memory._PAGE_BYTES region.answering.NS_PER_MS
     """,

@@ -45,7 +45,6 @@ from crdtstream.core.ids import ID_MIN, IdMode, Millis, RegionId, StreamId
 from crdtstream.core.incarnations import Lineages, Marked, marked_by, unheard
 from crdtstream.core.issuing.issuer import Issuer
 from crdtstream.core.issuing.noting_issuer import NotingIssuer
-from crdtstream.core.keyspace.key_order import RemovingMany
 from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.keyspace.strings import StringRegister
@@ -441,11 +440,6 @@ class Replica:
         self.note = issuer.note
         self.see_consumer = issuer.see_consumer
 
-    def removing_many(self) -> RemovingMany:
-        """Context for a command that deletes many keys: what can be done once for all of them is
-        done at its end."""
-        return self._keys.removing_many()
-
     def on_trial(self) -> "_OnTrial":
         """Run a command up to where it would change something; then it ends by TrialEndedError.
 
@@ -606,7 +600,7 @@ class Replica:
         self.seal(now)
         self.advance(now)
         assert not self.has_open_section, "all effects of a batch share one context"
-        with self.residency.in_place(), self._keys.removing_many():
+        with self.residency.in_place():
             apply_batch(self._state, batch, runs, Local(), arrived=now, noting=self._noting)
         self.histories.note(batch.origin, batch.last_n, hash_of(encoded))
         self.applied_counts.note(batch.count, batch.others)
@@ -722,8 +716,7 @@ class Replica:
             runs = checked_runs(batch, self._state.lane_end)
             check_members(batch, self._state.members)
             arrived = local.arrived or batch.issued_ms
-            with self._keys.removing_many():
-                apply_batch(self._state, batch, runs, local, arrived=arrived)
+            apply_batch(self._state, batch, runs, local, arrived=arrived)
             self.histories.note(batch.origin, batch.last_n, hash_of(record.batch))
 
 

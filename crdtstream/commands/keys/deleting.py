@@ -35,10 +35,11 @@ def delete_keys(replica: Replica, keys: Sequence[bytes]) -> int:
         How many there were.
     """
     read_for_deletes(replica, keys)
-    if len(keys) == 1:
-        return int(delete_key(replica, keys[0]))
-    with replica.removing_many():
-        return sum(delete_key(replica, key) for key in keys)
+    count = 0
+    for key in keys:
+        if delete_key(replica, key):
+            count += 1
+    return count
 
 
 def read_for_deletes(replica: Replica, keys: Iterable[bytes]) -> None:

@@ -128,7 +128,6 @@ def flushall(replica: Replica, now: Millis, argv: list[bytes]) -> Reply:
         raise CommandError(SYNTAX_ERROR)
     keys = replica.remembered_keys()
     read_for_deletes(replica, keys)
-    with replica.removing_many():
-        for key in keys:
-            flush_key(replica, key)
+    for key in keys:
+        flush_key(replica, key)
     return OK

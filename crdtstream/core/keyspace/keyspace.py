@@ -20,7 +20,6 @@ from collections.abc import Mapping
 
 from crdtstream.core.checkpoint.key_parts import KeyParts
 from crdtstream.core.ids import Millis, RegionId
-from crdtstream.core.keyspace.key_order import RemovingMany
 from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.keyspace.registers import KeyRegisters
 from crdtstream.core.keyspace.stream import Stream
@@ -112,10 +111,6 @@ class Keyspace(Keys):
             self._check_order()
             self.expiry.note_gone(key)
 
-    def removing_many(self) -> RemovingMany:
-        """Context: keys that end within leave ``_order`` together, at its end."""
-        return self._order.removing_many()
-
     def _check_order(self) -> None:
         """Check, as far as it is O(1), that ``_order`` holds exactly the keys of both."""
         streams, strings, keys = len(self.streams), len(self.strings), len(self._order)
@@ -153,7 +148,8 @@ class Keyspace(Keys):
         self.streams.update(aside.streams)
         self.strings.update(aside.strings)
         self.registers.update(aside.registers)
-        self._order.take_in(aside._order)
+        for key in aside._order:
+            self._order.add(key)
         self._check_order()
         self.touched.update(aside.touched)
         self.expiry.take_in(aside.expiry)
