@@ -28,13 +28,15 @@ def test_a_later_destroy_is_remembered_when_an_earlier_one_is_stable() -> None:
     tombstones = Tombstones()
     noted: list[bytes] = []
     tombstones.add(Dot(R1, 2), b"x", b"g")
+    tombstones.add(Dot(R1, 3), b"y", None)
     tombstones.add(Dot(R1, 5), b"x", b"g")
     tombstones.forget_stable({R1: 4}, note=noted.append)
+    assert noted == [b"y"]
     assert not tombstones.observed_by({R1: 4}, b"x", b"g")
     assert tombstones.observed_by({R1: 5}, b"x", b"g")
     tombstones.forget_stable({R1: 5}, note=noted.append)
     assert len(tombstones) == 0
-    assert noted == [b"x"]
+    assert noted == [b"y", b"x"]
 
 
 def test_a_create_must_have_observed_the_last_destroy_of_every_origin() -> None:
@@ -47,3 +49,23 @@ def test_a_create_must_have_observed_the_last_destroy_of_every_origin() -> None:
     assert tombstones.observed_by({R1: 5, R2: 1}, b"x", b"g")
     # Of another group only the key's own tombstone speaks.
     assert tombstones.observed_by({R2: 1}, b"x", b"h")
+
+
+def test_tombstones_of_a_key_are_told_and_forgotten_together() -> None:
+    tombstones = Tombstones()
+    for dot, key, group in [
+        (Dot(R1, 1), b"x", b"g"),
+        (Dot(R2, 1), b"x", b"g"),
+        (Dot(R1, 2), b"x", None),
+        (Dot(R1, 3), b"y", b"g"),
+    ]:
+        tombstones.add(dot, key, group)
+    assert tombstones.of(b"x") == {None: {R1: 2}, b"g": {R1: 1, R2: 1}}
+    tombstones.forget_stable({R1: 2}, note=bytes)
+    # The other origin's destroy of the group stays.
+    assert tombstones.of(b"x") == {b"g": {R2: 1}}
+    assert b"x" in tombstones
+    tombstones.forget(b"x")
+    assert b"x" not in tombstones
+    assert tombstones.of(b"x") == {}
+    assert tombstones.of(b"y") == {b"g": {R1: 3}}

@@ -6,71 +6,89 @@ covers the smaller ones too.  A tombstone is dropped once it is causally stable:
 arrive that had not observed it.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
-from crdtstream.core.clock import Dot, MutableVersionVector, VersionVector, covers
+from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.ids import RegionId
 
-NO_DOTS: Mapping[bytes | None, VersionVector] = {}
+# A key, or a group of it.
+_Name: TypeAlias = bytes | tuple[bytes, bytes]
 
 
 class Tombstones:
     """Tombstones by key and group of it (group None: the key itself)."""
 
-    __slots__ = ("_by_key", "_queues", "count")
+    __slots__ = ("_groups", "_numbers")
 
     def __init__(self) -> None:
-        self._by_key: dict[bytes, dict[bytes | None, MutableVersionVector]] = {}
-        self.count = 0
-        # In the order of each origin's dots, so that forgetting costs what is forgotten.
-        self._queues: dict[RegionId, deque[tuple[int, bytes, bytes | None]]] = {}
+        # By origin the dot numbers, which ascend, so that forgetting costs what is forgotten.
+        # Names come without their groups where a key is meant: a DEL leaves one for each key.
+        self._numbers: dict[RegionId, OrderedDict[_Name, int]] = {}
+        # Of each key the groups that have any.
+        self._groups: dict[bytes, set[bytes]] = {}
 
     def __len__(self) -> int:
-        """Number of keys and groups that have tombstones."""
-        return self.count
+        """Number of tombstones: of each key and group one for each origin that destroyed it."""
+        return sum(map(len, self._numbers.values()))
 
     def __contains__(self, key: bytes) -> bool:
         """True if the key or a group of it has tombstones."""
-        return key in self._by_key
+        return key in self._groups or any(key in numbers for numbers in self._numbers.values())
 
-    def of(self, key: bytes) -> Mapping[bytes | None, VersionVector]:
+    def of(self, key: bytes) -> dict[bytes | None, VersionVector]:
         """The dots of the key, and of its groups."""
-        return self._by_key.get(key, NO_DOTS)
+        names: dict[bytes | None, _Name] = {None: key}
+        names.update((group, (key, group)) for group in sorted(self._groups.get(key, ())))
+        dots = {group: self._dots_of(name) for group, name in names.items()}
+        return {group: vv for group, vv in dots.items() if vv}
+
+    def _dots_of(self, name: _Name) -> VersionVector:
+        return {
+            region: numbers[name] for region, numbers in self._numbers.items() if name in numbers
+        }
 
     def add(self, dot: Dot, key: bytes, group: bytes | None) -> None:
         region, n = dot
-        groups = self._by_key.get(key)
-        if groups is None:
-            self._by_key[key] = groups = {}
-        dots = groups.get(group)
-        if dots is None:
-            groups[group] = {region: n}
-            self.count += 1
-        else:
-            assert dots.get(region, 0) < n, "an origin's dots ascend"
-            dots[region] = n
-        assert self.count >= len(self._by_key)
-        queue = self._queues.get(region)
-        if queue is None:
-            self._queues[region] = queue = deque()
-        queue.append((n, key, group))
+        numbers = self._numbers.get(region)
+        if numbers is None:
+            self._numbers[region] = numbers = OrderedDict()
+        name = key if group is None else (key, group)
+        if name in numbers:
+            assert numbers[name] < n, "an origin's dots ascend"
+            # The later one counts, and takes its place behind the others.
+            numbers.move_to_end(name)
+        numbers[name] = n
+        if group is not None:
+            self._groups.setdefault(key, set()).add(group)
 
     def unite(self, dot: Dot, key: bytes, group: bytes | None) -> None:
         """Another region remembers a destroy.  ``restore_order`` once all are here."""
-        if self._by_key.get(key, {}).get(group, {}).get(dot.region, 0) < dot.n:
+        if self.of(key).get(group, {}).get(dot.region, 0) < dot.n:
             self.add(dot, key, group)
 
     def forget(self, key: bytes) -> None:
         """Nothing counts that was remembered of the key and its groups."""
-        self.count -= len(self._by_key.pop(key, {}))
-        assert self.count >= len(self._by_key)
+        for group, dots in self.of(key).items():
+            for region in dots:
+                self._forget(region, key if group is None else (key, group))
+
+    def _forget(self, region: RegionId, name: _Name) -> None:
+        del self._numbers[region][name]
+        if isinstance(name, tuple) and not self._dots_of(name):
+            key, group = name
+            groups = self._groups[key]
+            groups.remove(group)
+            if not groups:
+                del self._groups[key]
 
     def observed_by(self, context: VersionVector, key: bytes, group: bytes | None = None) -> bool:
         """True if an effect with this context had observed every destroy of the key and group."""
-        groups = self._by_key.get(key)
-        return groups is None or all(
-            covers(context, groups.get(name, {})) for name in {None, group}
+        name = key if group is None else (key, group)
+        return all(
+            max(numbers.get(key, 0), numbers.get(name, 0)) <= context.get(region, 0)
+            for region, numbers in self._numbers.items()
         )
 
     def forget_stable(self, stable: VersionVector, note: Callable[[bytes], object]) -> None:
@@ -79,32 +97,14 @@ class Tombstones:
         Args:
             note: called with each key, before something of it is dropped.
         """
-        for region, queue in self._queues.items():
+        for region, numbers in self._numbers.items():
             n_stable = stable.get(region, 0)
-            while queue and queue[0][0] <= n_stable:
-                n, key, group = queue.popleft()
-                groups = self._by_key.get(key)
-                dots = None if groups is None else groups.get(group)
-                # A later destroy of the same origin has taken the place: that one stays.
-                if groups is not None and dots is not None and dots.get(region) == n:
-                    note(key)
-                    self._drop(key, groups, group, dots, region)
-
-    def _drop(
-        self,
-        key: bytes,
-        groups: dict[bytes | None, MutableVersionVector],
-        group: bytes | None,
-        dots: MutableVersionVector,
-        region: RegionId,
-    ) -> None:
-        del dots[region]
-        if not dots:
-            del groups[group]
-            self.count -= 1
-            if not groups:
-                del self._by_key[key]
-        assert self.count >= len(self._by_key)
+            while numbers:
+                name = next(iter(numbers))
+                if numbers[name] > n_stable:
+                    break
+                note(name[0] if isinstance(name, tuple) else name)
+                self._forget(region, name)
 
     # --- What a checkpoint has ----------------------------------------------------------------
 
@@ -115,5 +115,6 @@ class Tombstones:
                 self.add(Dot(region, n), key, group)
 
     def restore_order(self) -> None:
-        for region, queue in self._queues.items():
-            self._queues[region] = deque(sorted(queue, key=lambda row: row[0]))
+        for region, numbers in self._numbers.items():
+            ordered = sorted(numbers.items(), key=lambda named: named[1])
+            self._numbers[region] = OrderedDict(ordered)

@@ -181,10 +181,10 @@ class State:
 
     def keeps(self, key: bytes) -> bool:
         """True if anything is kept of the key."""
-        # First what every DEL leaves.
+        # First what every DEL leaves, for a while and for longer.
         return (
-            key in self.tombstones
-            or self.keys.keeps(key)
+            self.keys.keeps(key)
+            or key in self.tombstones
             or key in self.floors
             or key in self.ended_shares
             or self.keeps_producers(key)
@@ -193,8 +193,9 @@ class State:
     def keeps_producers(self, key: bytes) -> bool:
         """True if anything is kept of the key's producers."""
         stream = self.keys.streams.get(key)
-        has_window = stream is not None and stream.window is not None
-        return has_window or key in self.idempotency or key in self.numbered
+        if stream is not None and stream.window is not None:
+            return True
+        return key in self.idempotency or key in self.numbered
 
     # --- Keys that are not shown yet ------------------------------------------------------------
 
@@ -278,7 +279,7 @@ class State:
         """True if ``forget_stable`` may find something to drop."""
         # Each commit asks: the queues of what was never used are not counted.
         return bool(
-            self.tombstones.count
+            len(self.tombstones)
             or self.floors.by_key
             or len(self.ended_shares)
             or (self.settings.queues and self.settings)
