@@ -74,6 +74,7 @@ NO_SIZES = {
         resp.commands.server.memory._PAGE_BYTES region.answering.NS_PER_MS
     """,
     "Redis's number, which clients see": """
+        core.lanes.chain._RAX_NODES_OF_NONE core.lanes.chain._RAX_NODES_OF_ONE
         core.footprint.SAMPLES_DEFAULT core.groups.progress.DELIVERY_COUNT_MAX
         core.keyspace.keys.IDMP_DURATION_S_DEFAULT
         core.keyspace.keys.IDMP_MAXSIZE_DEFAULT

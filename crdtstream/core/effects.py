@@ -155,7 +155,7 @@ class Taken(NamedTuple):
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class DeleteKey:
     """The whole key: entries, last-IDs and strings that the context covers, and, delete-wins, all
     groups.
@@ -164,8 +164,12 @@ class DeleteKey:
         takes: of a counter.  The issuer adds them.
     """
 
-    key: bytes
-    takes: tuple[Taken, ...] = ()
+    key: Final[bytes]
+    takes: Final[tuple[Taken, ...]]
+
+    def __init__(self, key: bytes, takes: tuple[Taken, ...] = ()) -> None:
+        self.key = key
+        self.takes = takes
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,3 +61,17 @@ def test_runs_of_any_length_make_the_same_streams(streams: list[int], delete_at:
         for stream in set(streams):
             line = f"XRANGE s:{stream} - +"
             assert node(line) == writer(line)
+
+
+def test_streams_do_not_share_what_they_hold() -> None:
+    node = Node(1)
+    node("XADD s * f v")
+    node("XADD t * f v")
+    node("XGROUP CREATE s g 0")
+    node("XTRIM s MAXLEN 0")
+    assert node("XINFO GROUPS t") == []
+    assert node.replica.keys.lost(b"s") == {1: 1}
+    assert node.replica.keys.lost(b"t") == {}
+    node("XADD u * f v")
+    assert node("XINFO GROUPS u") == []
+    assert node.replica.keys.lost(b"u") == {}

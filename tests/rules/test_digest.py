@@ -70,7 +70,8 @@ class Facts:
         region, last_id, last_n = self.last_id
         stream.set_last_id(region, StreamId(last_id), last_n)
 
-        group = stream.groups[self.group] = state.new_group(stream.part, self.group)
+        group = state.new_group(stream.part, self.group)
+        stream.add_group(self.group, group)
         start = StreamId(self.start) if isinstance(self.start, int) else self.start
         group.add_create(self.create, start, None, stream.lanes)
         context = {self.create.region: self.create.n}

@@ -96,7 +96,8 @@ def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVec
             _add_to_string(state, effect, dot)
         case _:
             assert_never(effect)
-    if effect.key not in state.keys.streams:
+    # A DeleteKey leaves a tombstone, which is kept.
+    if effect.key not in state.keys.streams and not isinstance(effect, DeleteKey):
         state.parts.settle(effect.key)
     if touches:
         state.keys.touched.add(effect.key)
@@ -300,7 +301,7 @@ def _create_group(state: State, effect: CreateGroup, dot: Dot, context: VersionV
         group = stream.groups.get(effect.group)
         if group is None:
             group = state.new_group(stream.part, effect.group)
-            stream.groups[effect.group] = group
+            stream.add_group(effect.group, group)
         read = effect.entries_read
         group.add_create(dot, effect.start, None if read is None else counted(read), stream.lanes)
 

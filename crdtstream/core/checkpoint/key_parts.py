@@ -148,9 +148,13 @@ class KeyParts:
         if part is None:
             self.last_number += 1
             part = self.add(self.last_number, key)
+        self.note_part(part)
+        return part
+
+    def note_part(self, part: KeyPart) -> None:
+        """As ``note``, of the key whose part this is."""
         if part.changed_after != self._changes.cut_number:
             self._changes.note(part)
-        return part
 
     def note_producers(self, key: bytes) -> None:
         """Note that something of the key's producers is about to change."""

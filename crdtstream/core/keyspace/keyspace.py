@@ -18,7 +18,7 @@ Always so:
 
 from collections.abc import Mapping
 
-from crdtstream.core.checkpoint.key_parts import KeyParts
+from crdtstream.core.checkpoint.key_parts import KeyPart, KeyParts
 from crdtstream.core.ids import Millis, RegionId
 from crdtstream.core.keyspace.keys import Keys
 from crdtstream.core.keyspace.registers import KeyRegisters
@@ -91,7 +91,8 @@ class Keyspace(Keys):
             part = self._parts.note(key)
             part.stream_order = self._parts.next_order()
             self.streams[key] = stream = Stream(self.node_limits, part)
-            stream.lost = self._trimmed.take(key)
+            if key in self._trimmed:
+                stream.lost = self._trimmed.take(key)
             if key not in self.strings:
                 self._order.add(key)
             self._check_order()
@@ -105,7 +106,8 @@ class Keyspace(Keys):
                 # It is dropped with the stream, and stands in an image of its own.
                 self._parts.note_producers(key)
             del self.streams[key]
-            self._keep_lost(key, stream.lost)
+            if stream.lost:
+                self._keep_lost(stream.part, stream.lost)
             if key not in self.strings:
                 self._order.remove(key)
             self._check_order()
@@ -117,15 +119,14 @@ class Keyspace(Keys):
         assert streams <= keys
         assert strings <= keys <= streams + strings
 
-    def _keep_lost(self, key: bytes, lost: dict[RegionId, int]) -> None:
+    def _keep_lost(self, part: KeyPart, lost: Mapping[RegionId, int]) -> None:
         """The stream is gone; what it lost is remembered, and of another key not any more."""
-        if not lost:
-            return
         forgotten = self._trimmed.to_forget
         if forgotten is not None:
             self._parts.note(forgotten)
-        self._trimmed.keep(key, lost)
-        self._parts.note(key).gone_order = self._parts.next_order()
+        self._parts.note_part(part)
+        self._trimmed.keep(part.key, lost)
+        part.gone_order = self._parts.next_order()
         if forgotten is not None:
             self._parts.settle(forgotten)
 
@@ -134,7 +135,8 @@ class Keyspace(Keys):
         assert key not in self.streams
         # It becomes the latest of those that are gone.
         self._trimmed.take(key)
-        self._keep_lost(key, lost)
+        if lost:
+            self._keep_lost(self._parts.note(key), lost)
 
     def forget_lost(self, key: bytes) -> None:
         """Forget the losses of a key that is gone."""

@@ -7,6 +7,7 @@ effect or a local change (``applying``); the methods here know one key and nothi
 from collections.abc import Iterator, Mapping
 from heapq import merge
 from itertools import chain, islice
+from typing import Final
 
 from crdtstream.core.checkpoint.key_parts import KeyPart
 from crdtstream.core.clock import Dot, VersionVector
@@ -19,6 +20,10 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.producers.idempotency import Window
 
+# Those of most streams.  Nothing is ever added to them.
+_NO_GROUPS: Final[dict[bytes, Group]] = {}
+_NO_LOST: Final[Mapping[RegionId, int]] = {}
+
 
 class Stream:
     """A stream's state in one region.
@@ -27,7 +32,7 @@ class Stream:
         lanes: by origin region, ascending.
         last_ids: last-ID registers by origin (``rules`` 5).
         last_id: last-generated-id, the maximum of the registers.
-        groups: the groups that exist.
+        groups: the groups that exist; changed by ``add_group`` and ``drop_group``.
         length: live entries in all lanes.
         lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
             high than too low.  It outlives the stream (``keyspace/trimmed.py``).
@@ -43,8 +48,8 @@ class Stream:
         self.lanes: dict[RegionId, Lane] = {}
         self.last_ids: dict[RegionId, LastId] = {}
         self.last_id = ID_MIN
-        self.groups: dict[bytes, Group] = {}
-        self.lost: dict[RegionId, int] = {}
+        self.groups = _NO_GROUPS
+        self.lost = _NO_LOST
         self.window: Window | None = None
 
     @property
@@ -195,6 +200,16 @@ class Stream:
         """
         if self._limits.residency.absent_count:
             self._demand(self.needs_for_clear(context))
+        if self._is_covered_by(context):
+            # Nearly every delete has observed all that is here.
+            for region, lane in self.lanes.items():
+                last_n = lane.clear()
+                assert last_n <= context.get(region, 0), "what was not observed is gone"
+                self._note_lost(region, last_n)
+            self.lanes.clear()
+            self.last_ids.clear()
+            self.last_id = ID_MIN
+            return
         for region, lane in list(self.lanes.items()):
             self._remove_prefix(lane, ID_MAX, context)
             if lane.length:
@@ -209,12 +224,32 @@ class Stream:
         for register in self.last_ids.values():
             self.last_id = max(self.last_id, register.id)
 
+    def _is_covered_by(self, context: VersionVector) -> bool:
+        """True if the context covers the dots of all entries and registers.
+
+        A lane that has entries has a register.
+        """
+        for region, register in self.last_ids.items():
+            n_max = context.get(region, 0)
+            lane = self.lanes.get(region)
+            if register.n > n_max or (lane is not None and lane.last_n > n_max):
+                return False
+        return True
+
     def drop_creates(self, context: VersionVector) -> None:
         """ExpireKey: group creates that the context covers end, and groups without any other."""
         for name, group in list(self.groups.items()):
             group.drop_creates(context)
             if not group.creates:
                 self.drop_group(name)
+
+    def add_group(self, name: bytes, group: Group) -> None:
+        """Add a group, of which there must be none of the name."""
+        assert name not in self.groups
+        if self.groups:
+            self.groups[name] = group
+        else:
+            self.groups = {name: group}
 
     def drop_groups(self) -> None:
         for name in list(self.groups):
@@ -279,7 +314,7 @@ class Stream:
 
     def _note_lost(self, region: RegionId, n: int) -> None:
         if n > self.lost.get(region, 0):
-            self.lost[region] = n
+            self.lost = {**self.lost, region: n}
 
 
 def _remove(lane: Lane, entry_id: StreamId, n_max: int) -> bool:

@@ -6,6 +6,7 @@ streams that are gone only the latest are remembered.
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
@@ -38,7 +39,7 @@ class TrimmedKeys:
         """The key that the next one to be kept pushes out."""
         return next(iter(self._by_key)) if len(self._by_key) >= KEYS_MAX.value else None
 
-    def keep(self, key: bytes, lost: dict[RegionId, int]) -> None:
+    def keep(self, key: bytes, lost: Mapping[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
         assert key not in self._by_key, "a stream that exists keeps its losses itself"
         if lost:
@@ -50,12 +51,12 @@ class TrimmedKeys:
         """The stream exists again, and keeps it from now on."""
         return _unpacked(self._by_key.pop(key, ()))
 
-    def restore(self, key: bytes, lost: dict[RegionId, int]) -> None:
+    def restore(self, key: bytes, lost: Mapping[RegionId, int]) -> None:
         """Put back what was kept, the key that is gone the longest first."""
         self._by_key[key] = _packed(lost)
 
 
-def _packed(lost: dict[RegionId, int]) -> tuple[int, ...]:
+def _packed(lost: Mapping[RegionId, int]) -> tuple[int, ...]:
     if len(lost) == 1:
         return next(iter(lost.items()))
     return tuple(chain.from_iterable(lost.items()))

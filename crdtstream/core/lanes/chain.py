@@ -1,6 +1,7 @@
 """The macro nodes of a lane, in the order of their entries.
 
-    rax       the first ID that a node ever held → the node: look-ups by ID and by dot number
+    rax       the first ID that a node ever held → the node: look-ups by ID and by dot number.
+              There is none until a second node comes: where streams are many, most lanes have one
     chain     head ⇄ … ⇄ tail: walking needs no tree, and the tail, where appends go, is reached
               at once
     segments  how many entries some 256 neighbours have together.  To count the entries behind a
@@ -9,13 +10,13 @@
 
 Always so:
   * No macro node is empty.
-  * Keys ascend along the chain, and the rax has exactly the nodes that are in it.
+  * Keys ascend along the chain, and the rax, if there is one, has exactly the nodes that are in it.
   * A node that was taken out has no neighbours, and no object that nodes are reported to
     (``limits.py``) knows it any more.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -29,6 +30,12 @@ from crdtstream.core.size import Size
 
 # Macro nodes of a segment, whose entries are counted together.
 SEGMENT_NODES: Final = Size(256, least=2)
+# Those of most lanes.  Nothing is ever added to them.
+_NO_BOUNDS: Final[list[bytes]] = []
+_NO_COUNTS: Final[list[int]] = []
+# What Redis's rax takes for no key, and for one.
+_RAX_NODES_OF_NONE: Final = 1
+_RAX_NODES_OF_ONE: Final = 2
 
 
 class NodeChain:
@@ -63,11 +70,11 @@ class NodeChain:
         self.region = region
         self.owner = owner
         self.limits = limits
-        self._rax: Rax[MacroNode] = Rax()
+        self._rax: Rax[MacroNode] | None = None
         # Segments: the keys at which all but the first begin, and how many entries all but the
         # last have; and the nodes that were put into the last one.
-        self._bounds: list[bytes] = []
-        self._counts: list[int] = []
+        self._bounds = _NO_BOUNDS
+        self._counts = _NO_COUNTS
         self._linked = 0
         # Where the last look-up ended that went down the rax; it is in the lane.
         self._near: MacroNode | None = None
@@ -81,11 +88,20 @@ class NodeChain:
 
     @property
     def macro_node_count(self) -> int:
-        return len(self._rax)
+        if self._rax is not None:
+            return len(self._rax)
+        return 0 if self.head is None else 1
 
     @property
     def rax_node_count(self) -> int:
-        return self._rax.node_count
+        if self._rax is not None:
+            return self._rax.node_count
+        return _RAX_NODES_OF_NONE if self.head is None else _RAX_NODES_OF_ONE
+
+    @property
+    def last_n(self) -> int:
+        """The highest dot number, 0 in an empty lane."""
+        return self.tail.last_n if self.tail is not None else 0
 
     # --- Looking up ---------------------------------------------------------------------------
 
@@ -114,12 +130,20 @@ class NodeChain:
             if after.next is None or key < after.next.key:
                 self._near = after
                 return after
+        assert self._rax is not None, "there are two nodes"
         self._near = found = self._rax.floor(key)
         return found
 
+    def _last_where(self, holds: Callable[[MacroNode], bool]) -> MacroNode | None:
+        """The last macro node of which something holds that holds of all before it, too."""
+        if self._rax is not None:
+            return self._rax.last_where(holds)
+        head = self.head
+        return head if head is not None and holds(head) else None
+
     def _first_node(self, within: Within) -> MacroNode | None:
         """The macro node in which the stretch begins, if there is one; or one before it."""
-        by_dot = self._rax.last_where(lambda node: node.first_n <= within.above_n) or self.head
+        by_dot = self._last_where(lambda node: node.first_n <= within.above_n) or self.head
         if by_dot is None or within.start <= by_dot.first_id:
             return by_dot
         by_id = self._floor(within.start)
@@ -138,7 +162,7 @@ class NodeChain:
         if not self.limits.residency.cold_count:
             return []
         by_id = self._floor(up_to)
-        by_dot = self._rax.last_where(lambda node: node.first_n <= n_max)
+        by_dot = self._last_where(lambda node: node.first_n <= n_max)
         if by_id is None or by_dot is None:
             return []
         node = by_id if by_id.key < by_dot.key else by_dot
@@ -182,8 +206,9 @@ class NodeChain:
         assert node.prev is None, "it has neighbours elsewhere"
         assert node.next is None
         if self._linked >= SEGMENT_NODES.value and self.tail is not None:
-            self._counts.append(self.length - sum(self._counts))
-            self._bounds.append(node.key)
+            # New lists: those that chains begin with are shared.
+            self._counts = [*self._counts, self.length - sum(self._counts)]
+            self._bounds = [*self._bounds, node.key]
             self._linked = 0
         self._linked += 1
         if self.tail is None:
@@ -192,7 +217,16 @@ class NodeChain:
             self.tail.next = node
             node.prev = self.tail
         self.tail = node
-        self._rax.insert(node.key, node)
+        if self._rax is not None:
+            self._rax.insert(node.key, node)
+        elif node.prev is not None:
+            self._index()
+
+    def _index(self) -> None:
+        """Make the rax of what is in the chain."""
+        self._rax = Rax()
+        for node in self.macro_nodes():
+            self._rax.insert(node.key, node)
 
     def _count_less(self, node: MacroNode, count: int) -> None:
         """A macro node has fewer entries, or is removed; ``length`` is up to the caller."""
@@ -215,10 +249,8 @@ class NodeChain:
         # They may stand in other segments.
         self._count_again(old, new)
         for node in old:
-            self._rax.remove(node.key)
             self._drop(node)
         for node in new:
-            self._rax.insert(node.key, node)
             self.limits.residency.measure(node)
             self.limits.changes.note(node)
         for left, right in pairwise([before, *new, after]):
@@ -230,6 +262,13 @@ class NodeChain:
                 self.tail = left
             else:
                 right.prev = left
+        if self._rax is not None:
+            for node in old:
+                self._rax.remove(node.key)
+            for node in new:
+                self._rax.insert(node.key, node)
+        elif len(new) > 1:
+            self._index()
 
     def _count_again(self, old: Sequence[MacroNode], new: Sequence[MacroNode]) -> None:
         if self._bounds:
@@ -251,12 +290,18 @@ class NodeChain:
             self.tail = node.prev
         else:
             node.next.prev = node.prev
-        self._rax.remove(node.key)
+        if self._rax is not None:
+            self._rax.remove(node.key)
+            assert (self.head is None) == (not len(self._rax))
         self._drop(node)
-        assert (self.head is None) == (not len(self._rax))
 
-    def _clear(self) -> None:
-        """Remove all: without taking the rax apart, node by node."""
+    def clear(self) -> int:
+        """Remove all: without taking the rax apart, node by node.
+
+        Returns:
+            The highest dot number that was removed, 0 if there was nothing.
+        """
+        last_n = self.last_n
         node = self.head
         count = 0
         while node is not None:
@@ -265,13 +310,14 @@ class NodeChain:
             self._drop(node)
             node = after
             count += 1
-        assert count == len(self._rax), "the rax has exactly the nodes of the chain"
-        self._rax.clear()
+        assert self._rax is None or count == len(self._rax), "the rax has all of the chain"
+        self._rax = None
         self.head = self.tail = None
         self.length = 0
-        self._bounds.clear()
-        self._counts.clear()
+        self._bounds = _NO_BOUNDS
+        self._counts = _NO_COUNTS
         self._linked = 0
+        return last_n
 
     def _drop(self, node: MacroNode) -> None:
         """A macro node is in no lane any more."""

@@ -21,6 +21,12 @@ Names: TypeAlias = dict[int, IdempotentId]
 NumberedRuns: TypeAlias = list[tuple[int, int, Numbered]]
 
 
+# Nothing is ever added to these.
+NEVER_GROWS: Final = array("Q")
+_NO_U64: Final = array("Q")
+_NO_U32: Final = array("I")
+
+
 class NodeColumns:
     """Entries of a lane, column by column.
 
@@ -71,15 +77,16 @@ class NodeColumns:
     @staticmethod
     def opened() -> "NodeColumns":
         """Empty ones, to which entries are appended."""
-        n = array("Q")
+        # Copies: a new array takes twice as long, and each new stream has a node.
+        n = _NO_U64[:]
         columns = NodeColumns(
-            array("Q"),
-            array("Q"),
+            _NO_U64[:],
+            _NO_U64[:],
             n,
-            array("I"),
-            array("I"),
+            _NO_U32[:],
+            _NO_U32[:],
             bytearray(),
-            array("Q"),
+            _NO_U64[:],
             None,
             None,
         )
@@ -256,6 +263,3 @@ def widened(typecode: str, column: Sequence[int]) -> "array[int]":
     if isinstance(column, array) and column.typecode == typecode:
         return column
     return array(typecode, column)
-
-
-NEVER_GROWS: Final = array("Q")

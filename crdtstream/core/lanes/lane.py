@@ -74,12 +74,16 @@ class Removed(NamedTuple):
 NOTHING_REMOVED: Final = Removed(ID_MIN, 0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class LastId:
     """A last-ID register: the ID that one origin appended or set last, and the dot of doing so."""
 
     id: StreamId
     n: int
+
+    def __init__(self, id: StreamId, n: int) -> None:  # noqa: A002 - the name of the attribute
+        self.id = id
+        self.n = n
 
 
 class Lane(NodeChain):
@@ -462,11 +466,9 @@ class Lane(NodeChain):
             for cut in self._cut_by(up_to=up_to, n_max=n_max):
                 cut.warm()
         tail = self.tail
-        # The ID first: it is usually enough; a delete of the key names none.
-        if tail is not None and (up_to == ID_MAX or tail.last_id <= up_to) and tail.last_n <= n_max:
-            self._clear()
-            assert not self.length
-            return tail.last_n
+        # The ID first: it is usually enough.
+        if tail is not None and tail.last_id <= up_to and tail.last_n <= n_max:
+            return self.clear()
         highest_n = 0
         while (node := self.head) is not None:
             if node.last_id <= up_to and (last_n := node.last_n) <= n_max:
@@ -610,7 +612,7 @@ class Lane(NodeChain):
 
         Cost: O(log n).  Arrivals never go back in a lane.
         """
-        node = self._rax.last_where(lambda node: node.first_arrival < arrived)
+        node = self._last_where(lambda node: node.first_arrival < arrived)
         if node is None:
             return 0
         if node.last_arrival < arrived:
@@ -652,7 +654,7 @@ class Lane(NodeChain):
 
     def scan_dots(self, above_n: int) -> Iterator[tuple[StreamId, MacroNode, int]]:
         """Entries whose dot numbers are above the given one, ascending.  O(log n) to begin."""
-        node = self._rax.last_where(lambda node: node.first_n <= above_n) or self.head
+        node = self._last_where(lambda node: node.first_n <= above_n) or self.head
         first = 0 if node is None else node.index_above(above_n)
         while node is not None:
             node.used = True

@@ -315,8 +315,8 @@ class Residency:
             node.bytes_counted = 0
             assert self._bytes[_WARM] >= 0
             node.counted_as = State.NOT
-            self._warm.pop(node, None)
-            if self._as_it_came:
+            if node.is_encoded:
+                self._warm.pop(node, None)
                 self._as_it_came.pop(node, None)
             return
         self._count(node, State.NOT, 0)

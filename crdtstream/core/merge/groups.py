@@ -49,7 +49,8 @@ def merge_group(state: State, stream: Stream, name: bytes, sent: SentKey, both: 
     if not creates:
         return
     if group is None:
-        group = stream.groups[name] = state.new_group(stream.part, name)
+        group = state.new_group(stream.part, name)
+        stream.add_group(name, group)
     elif theirs is None and len(creates) == len(mine):
         return
     group.merge_creates(creates, stream.lanes, stream.last_ids)

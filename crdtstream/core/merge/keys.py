@@ -206,6 +206,6 @@ def merge_lost(state: State, sent: SentKey, stream: Stream | None) -> None:
     if not higher:
         return
     if stream is not None:
-        stream.lost.update(higher)
+        stream.lost = {**mine, **higher}
     else:
         state.keys.note_lost(sent.key, {**mine, **higher})

@@ -28,13 +28,12 @@ from crdtstream.core.checkpoint.parts import Part
 from crdtstream.core.clock import join
 from crdtstream.core.comparing import KeySums, PartName
 from crdtstream.core.effects import Merged
-from crdtstream.core.ids import ID_MAX, U64_MAX, Millis, RegionId, StreamId
+from crdtstream.core.ids import U64_MAX, Millis, RegionId, StreamId
 from crdtstream.core.keyspace.stream import Stream
 from crdtstream.core.lanes.blocks import digest_of_entry, sum_of
 from crdtstream.core.lanes.body import decode_body
 from crdtstream.core.lanes.cold import UnreadableError
 from crdtstream.core.lanes.columns import NodeColumns
-from crdtstream.core.lanes.lane import Lane
 from crdtstream.core.lanes.macro_node import MacroNode
 from crdtstream.core.lanes.packing import unpack
 from crdtstream.core.lanes.residency import Residency
@@ -370,16 +369,11 @@ def _forget(state: State, key: bytes, stream: Stream | None) -> None:
     keys.forget_lost(key)
     if stream is not None:
         for lane in stream.lanes.values():
-            _clear(lane)
+            lane.clear()
         stream.lanes.clear()
         stream.replace_last_ids({})
         stream.lost = {}
         stream.window = None
-
-
-def _clear(lane: Lane) -> None:
-    lane.remove_prefix(up_to=ID_MAX, n_max=U64_MAX)
-    assert not lane.length
 
 
 def _replace_group(

@@ -267,7 +267,7 @@ class Restoring:
         for setting in content.settings:
             group.settings[setting.dot] = setting_of(key.key, content.name, setting)
             state.settings.note(setting.dot, key.key, content.name)
-        stream.groups[content.name] = group
+        stream.add_group(content.name, group)
         self._groups[content.number] = group
 
     # --- What is spread over parts ------------------------------------------------------------
