@@ -15,7 +15,7 @@ pytestmark = pytest.mark.pure
 KEYS = st.integers(0, 40).map(b"%d".__mod__)
 
 
-# Of checksums that differ, and of some that many keys share.
+# Checksums that differ; five that many keys share.
 @pytest.fixture(autouse=True, scope="module", params=[1 << 32, 5])
 def small_buckets(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:

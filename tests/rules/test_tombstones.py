@@ -69,3 +69,11 @@ def test_tombstones_of_a_key_are_told_and_forgotten_together() -> None:
     assert b"x" not in tombstones
     assert tombstones.of(b"x") == {}
     assert tombstones.of(b"y") == {b"g": {R1: 3}}
+
+
+def test_a_delete_leaves_no_part_of_producers_that_are_forgotten() -> None:
+    node = Node(1)
+    node("XADD x IDMP producer one * f v")
+    node.replica.forget_stable(dict(node.replica.vv))
+    node("DEL x")
+    assert list(node.replica._state.parts.producers()) == []

@@ -96,8 +96,9 @@ def _apply_to_key(state: State, effect: KeyEffect, dot: Dot, context: VersionVec
             _add_to_string(state, effect, dot)
         case _:
             assert_never(effect)
-    # A DeleteKey leaves a tombstone, which is kept.
-    if effect.key not in state.keys.streams and not isinstance(effect, DeleteKey):
+    # A DeleteKey leaves a tombstone, which is kept; of producers nothing may be left.
+    is_kept = isinstance(effect, DeleteKey) and not state.parts.has_producers
+    if effect.key not in state.keys.streams and not is_kept:
         state.parts.settle(effect.key)
     if touches:
         state.keys.touched.add(effect.key)

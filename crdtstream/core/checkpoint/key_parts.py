@@ -123,6 +123,11 @@ class KeyParts:
         return iter(self._producers.values())
 
     @property
+    def has_producers(self) -> bool:
+        """True if any key has a part for its producers."""
+        return bool(self._producers)
+
+    @property
     def order(self) -> int:
         """The place that was given last."""
         return self._order

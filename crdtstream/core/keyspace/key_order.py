@@ -1,16 +1,21 @@
 """The keys by checksum: an order that insertions do not shift, for SCAN and RANDOMKEY.
 
 Keys are in buckets by the first bits of their checksums, and a bucket is sorted when it is scanned.
-There is one more bucket whenever there are many keys for those there are: the next one in order
-becomes two, each with the keys of one more bit (linear hashing; Litwin 1980):
+When there are too many keys for the buckets, one more is made: the next one in order becomes two,
+told apart by one more bit (linear hashing; Litwin 1980):
 
-    first bits   000   001   01   10   11        of 2^2 buckets the first has been parted,
-                                                 and the next one that will be is 01
+    first bits   000   001   01   10   11        of 2^2 buckets the first has become two,
+                                                 and the next one that will is 01
 
-So no key that is added or removed waits for all others.
+So adding or removing a key takes the same time with many keys as with few, except that the list of
+buckets is moved.  Keys that a client chooses by their checksums may all be in one bucket: then each
+scan sorts them all.
+
+Always so: there are 2^bits + parted buckets, and fewer than 2^bits were parted.
 """
 
 from collections.abc import Container, Iterator
+from itertools import chain
 from typing import Final
 from zlib import crc32
 
@@ -20,8 +25,8 @@ from crdtstream.core.size import Size
 # 2^64 divided by the golden ratio.
 GOLDEN_SECTION: Final = 0x9E3779B97F4A7C15
 CHECKSUM_BITS: Final = 32
-# With more keys in each, on the average, a bucket becomes two; with a quarter of it, two become
-# one.
+# A bucket becomes two when there are more keys than this for each bucket; two become one when there
+# are fewer than a quarter.
 BUCKET_KEYS: Final = Size(64, least=1)
 
 
@@ -35,7 +40,7 @@ class KeyOrder:
         self._draws = 0
         self._buckets: list[set[bytes]] = [set()]
         # Number of first bits by which buckets are told apart, and of buckets that became two
-        # already: these are told apart by one bit more.
+        # already: what they became is told apart by one bit more.
         self._bits = 0
         self._parted = 0
 
@@ -103,9 +108,7 @@ class KeyOrder:
             return 0, keys
         checksum = -1
         for at in range(self._at(cursor), len(self._buckets)):
-            for found, key in sorted([(crc32(key), key) for key in self._buckets[at]]):
-                if found < cursor:
-                    continue
+            for found, key in self._sorted(at, cursor):
                 # Keys of one checksum stay together: the cursor cannot stand between them.
                 if len(keys) >= count and found != checksum:
                     return found, keys
@@ -117,19 +120,24 @@ class KeyOrder:
     def draw(self, *, without: Container[bytes]) -> bytes | None:
         """One of the keys, None if there are none.
 
-        No chance is in it: the draws go round all keys in steps of the golden section, so
-        that the next one lies far from the last.  O(buckets + keys left out).
+        No chance is in it: the draws go round all checksums in steps of the golden section, so that
+        the next one lies far from the last.  The bucket that one falls in has its keys drawn in
+        turns.  O(a bucket + keys left out).
         """
         self._draws += 1
-        row = (self._draws * GOLDEN_SECTION & U64_MAX) * self._count >> 64
-        first = 0
-        while first < len(self._buckets) and row >= len(self._buckets[first]):
-            row -= len(self._buckets[first])
-            first += 1
-        # Once round, and the first bucket again: what stands before the row in it.
-        for at in range(first, first + len(self._buckets) + 1):
-            for key in sorted(self._buckets[at % len(self._buckets)])[row:]:
+        drawn = self._draws * GOLDEN_SECTION & U64_MAX
+        first = self._at(drawn >> CHECKSUM_BITS)
+        # The bits of it behind those that have found the bucket.
+        within = drawn << self._bits + (first < 2 * self._parted) & U64_MAX
+        for at in range(first, first + len(self._buckets)):
+            places = self._sorted(at % len(self._buckets), 0)
+            row = within * len(places) >> 64
+            for _, key in chain(places[row:], places[:row]):
                 if key not in without:
                     return key
-            row = 0
         return None
+
+    def _sorted(self, at: int, start: int) -> list[tuple[int, bytes]]:
+        """The keys of a bucket whose checksums are not below ``start``, with these, in order."""
+        places = [(crc32(key), key) for key in self._buckets[at]]
+        return sorted(place for place in places if place[0] >= start)

@@ -110,7 +110,7 @@ class Keys:
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
         """The next cursor (0 at the end), and ``count`` keys or a few more from this one on.
 
-        A key that exists from the first call to the last is met exactly once.  O(count + log n).
+        A key that exists from the first call to the last is met exactly once.  O(count + a bucket).
         """
         return self._order.scan(cursor, count, without=self._hidden())
 
@@ -119,7 +119,8 @@ class Keys:
         return self._order.scan(cursor, count, without=frozenset())
 
     def draw(self) -> bytes | None:
-        """One of the keys, None if there are none; each as often as any other in the long run."""
+        """One of the keys, None if there are none; each about as often as any other in the long
+        run."""
         return self._order.draw(without=self._hidden())
 
     def _hidden(self) -> Container[bytes]:

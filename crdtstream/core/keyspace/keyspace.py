@@ -135,8 +135,7 @@ class Keyspace(Keys):
         assert key not in self.streams
         # It becomes the latest of those that are gone.
         self._trimmed.take(key)
-        if lost:
-            self._keep_lost(self._parts.note(key), lost)
+        self._keep_lost(self._parts.note(key), lost)
 
     def forget_lost(self, key: bytes) -> None:
         """Forget the losses of a key that is gone."""
@@ -150,8 +149,10 @@ class Keyspace(Keys):
         self.streams.update(aside.streams)
         self.strings.update(aside.strings)
         self.registers.update(aside.registers)
-        for key in aside._order:
-            self._order.add(key)
+        few, many = sorted((self._order, aside._order), key=len)
+        for key in few:
+            many.add(key)
+        self._order = many
         self._check_order()
         self.touched.update(aside.touched)
         self.expiry.take_in(aside.expiry)

@@ -20,7 +20,7 @@ from crdtstream.core.lanes.limits import NodeLimits
 from crdtstream.core.lanes.slices import Found
 from crdtstream.core.producers.idempotency import Window
 
-# Those of most streams.  Nothing is ever added to them.
+# The groups and the losses of most streams, which have none.  Nothing is ever added to them.
 _NO_GROUPS: Final[dict[bytes, Group]] = {}
 _NO_LOST: Final[Mapping[RegionId, int]] = {}
 
@@ -35,7 +35,8 @@ class Stream:
         groups: the groups that exist; changed by ``add_group`` and ``drop_group``.
         length: live entries in all lanes.
         lost: by origin the highest dot number that a trim or a DEL removed; local, and rather too
-            high than too low.  It outlives the stream (``keyspace/trimmed.py``).
+            high than too low.  It is replaced, and never changed in place.  It outlives the stream
+            (``keyspace/trimmed.py``).
         window: the idempotent ids that are recognised; None before the first one.
         part: what a checkpoint writes of it, except entries and groups.
     """
@@ -225,14 +226,12 @@ class Stream:
             self.last_id = max(self.last_id, register.id)
 
     def _is_covered_by(self, context: VersionVector) -> bool:
-        """True if the context covers the dots of all entries and registers.
-
-        A lane that has entries has a register.
-        """
+        """True if the context covers the dots of all entries and registers."""
         for region, register in self.last_ids.items():
-            n_max = context.get(region, 0)
-            lane = self.lanes.get(region)
-            if register.n > n_max or (lane is not None and lane.last_n > n_max):
+            if register.n > context.get(region, 0):
+                return False
+        for region, lane in self.lanes.items():  # noqa: SIM110 - each key of a DEL asks
+            if lane.last_n > context.get(region, 0):
                 return False
         return True
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from crdtstream.core.clock import Dot, VersionVector
 from crdtstream.core.ids import RegionId
 
-# A key, or a group of it.
+# A group and its key, or a key alone: a DEL leaves one for each key, and bytes take less memory.
 _Name: TypeAlias = bytes | tuple[bytes, bytes]
 
 
@@ -23,8 +23,8 @@ class Tombstones:
     __slots__ = ("_groups", "_numbers")
 
     def __init__(self) -> None:
-        # By origin the dot numbers, which ascend, so that forgetting costs what is forgotten.
-        # Names come without their groups where a key is meant: a DEL leaves one for each key.
+        # By origin the dot numbers, which ascend, so that forgetting costs what is forgotten: the
+        # first is found at once though others before it were removed.
         self._numbers: dict[RegionId, OrderedDict[_Name, int]] = {}
         # Of each key the groups that have any.
         self._groups: dict[bytes, set[bytes]] = {}
@@ -39,14 +39,19 @@ class Tombstones:
 
     def of(self, key: bytes) -> dict[bytes | None, VersionVector]:
         """The dots of the key, and of its groups."""
-        names: dict[bytes | None, _Name] = {None: key}
-        names.update((group, (key, group)) for group in sorted(self._groups.get(key, ())))
-        dots = {group: self._dots_of(name) for group, name in names.items()}
+        groups = [None, *sorted(self._groups.get(key, ()))]
+        dots = {group: self.dots_of(key, group) for group in groups}
         return {group: vv for group, vv in dots.items() if vv}
+
+    def dots_of(self, key: bytes, group: bytes | None) -> VersionVector:
+        """The dots of the key (group None), or of a group of it."""
+        return self._dots_of(_name(key, group))
 
     def _dots_of(self, name: _Name) -> VersionVector:
         return {
-            region: numbers[name] for region, numbers in self._numbers.items() if name in numbers
+            region: self._numbers[region][name]
+            for region in sorted(self._numbers)
+            if name in self._numbers[region]
         }
 
     def add(self, dot: Dot, key: bytes, group: bytes | None) -> None:
@@ -54,7 +59,7 @@ class Tombstones:
         numbers = self._numbers.get(region)
         if numbers is None:
             self._numbers[region] = numbers = OrderedDict()
-        name = key if group is None else (key, group)
+        name = _name(key, group)
         if name in numbers:
             assert numbers[name] < n, "an origin's dots ascend"
             # The later one counts, and takes its place behind the others.
@@ -65,14 +70,14 @@ class Tombstones:
 
     def unite(self, dot: Dot, key: bytes, group: bytes | None) -> None:
         """Another region remembers a destroy.  ``restore_order`` once all are here."""
-        if self.of(key).get(group, {}).get(dot.region, 0) < dot.n:
+        if self.dots_of(key, group).get(dot.region, 0) < dot.n:
             self.add(dot, key, group)
 
     def forget(self, key: bytes) -> None:
         """Nothing counts that was remembered of the key and its groups."""
         for group, dots in self.of(key).items():
             for region in dots:
-                self._forget(region, key if group is None else (key, group))
+                self._forget(region, _name(key, group))
 
     def _forget(self, region: RegionId, name: _Name) -> None:
         del self._numbers[region][name]
@@ -85,7 +90,7 @@ class Tombstones:
 
     def observed_by(self, context: VersionVector, key: bytes, group: bytes | None = None) -> bool:
         """True if an effect with this context had observed every destroy of the key and group."""
-        name = key if group is None else (key, group)
+        name = _name(key, group)
         return all(
             max(numbers.get(key, 0), numbers.get(name, 0)) <= context.get(region, 0)
             for region, numbers in self._numbers.items()
@@ -118,3 +123,7 @@ class Tombstones:
         for region, numbers in self._numbers.items():
             ordered = sorted(numbers.items(), key=lambda named: named[1])
             self._numbers[region] = OrderedDict(ordered)
+
+
+def _name(key: bytes, group: bytes | None) -> _Name:
+    return key if group is None else (key, group)

@@ -42,10 +42,10 @@ class TrimmedKeys:
     def keep(self, key: bytes, lost: Mapping[RegionId, int]) -> None:
         """The stream is gone; what it knew of its lost entries is kept here."""
         assert key not in self._by_key, "a stream that exists keeps its losses itself"
-        if lost:
-            self._by_key[key] = _packed(lost)
-            if len(self._by_key) > KEYS_MAX.value:
-                self._by_key.popitem(last=False)
+        assert lost
+        self._by_key[key] = _packed(lost)
+        if len(self._by_key) > KEYS_MAX.value:
+            self._by_key.popitem(last=False)
 
     def take(self, key: bytes) -> dict[RegionId, int]:
         """The stream exists again, and keeps it from now on."""

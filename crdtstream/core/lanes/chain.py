@@ -1,7 +1,8 @@
 """The macro nodes of a lane, in the order of their entries.
 
     rax       the first ID that a node ever held → the node: look-ups by ID and by dot number.
-              There is none until a second node comes: where streams are many, most lanes have one
+              There is none until a second node comes, and then it stays until ``clear``: where
+              streams are many, most lanes have one node
     chain     head ⇄ … ⇄ tail: walking needs no tree, and the tail, where appends go, is reached
               at once
     segments  how many entries some 256 neighbours have together.  To count the entries behind a
@@ -30,10 +31,10 @@ from crdtstream.core.size import Size
 
 # Macro nodes of a segment, whose entries are counted together.
 SEGMENT_NODES: Final = Size(256, least=2)
-# Those of most lanes.  Nothing is ever added to them.
+# The segments of most lanes, which have none.  Nothing is ever added to them.
 _NO_BOUNDS: Final[list[bytes]] = []
 _NO_COUNTS: Final[list[int]] = []
-# What Redis's rax takes for no key, and for one.
+# What Redis's rax takes for no key, and for one; as ``Rax.node_count`` has it.
 _RAX_NODES_OF_NONE: Final = 1
 _RAX_NODES_OF_ONE: Final = 2
 

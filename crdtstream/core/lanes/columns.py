@@ -21,9 +21,8 @@ Names: TypeAlias = dict[int, IdempotentId]
 NumberedRuns: TypeAlias = list[tuple[int, int, Numbered]]
 
 
-# Nothing is ever added to these.
+# Columns without numbers.  Nothing is ever added to them.
 NEVER_GROWS: Final = array("Q")
-_NO_U64: Final = array("Q")
 _NO_U32: Final = array("I")
 
 
@@ -78,15 +77,15 @@ class NodeColumns:
     def opened() -> "NodeColumns":
         """Empty ones, to which entries are appended."""
         # Copies: a new array takes twice as long, and each new stream has a node.
-        n = _NO_U64[:]
+        n = NEVER_GROWS[:]
         columns = NodeColumns(
-            _NO_U64[:],
-            _NO_U64[:],
+            NEVER_GROWS[:],
+            NEVER_GROWS[:],
             n,
             _NO_U32[:],
             _NO_U32[:],
             bytearray(),
-            _NO_U64[:],
+            NEVER_GROWS[:],
             None,
             None,
         )

@@ -67,16 +67,11 @@ class Rax(Generic[V]):
 
     def __init__(self) -> None:
         self._root: _Node[V] | None = None
-        self.clear()
+        self._length = 0
+        self.node_count = 1
 
     def __len__(self) -> int:
         return self._length
-
-    def clear(self) -> None:
-        """Forget all keys."""
-        self._root = None
-        self._length = 0
-        self.node_count = 1
 
     def insert(self, key: bytes, value: V) -> None:
         """Map ``key`` to ``value``, replacing what was there."""

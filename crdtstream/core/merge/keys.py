@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from crdtstream.core.checkpoint.contents import StringContent, id_of
-from crdtstream.core.clock import Dot, VersionVector
+from crdtstream.core.clock import Dot
 from crdtstream.core.ids import RegionId
 from crdtstream.core.keyspace.counters import Ended, Share
 from crdtstream.core.keyspace.floors import Floor
@@ -78,16 +78,18 @@ class Destroys:
 
     def __init__(self, state: State, sent: SentKey, group: bytes | None = None) -> None:
         """Before tombstones are merged."""
-        self.here = _dots_of(state.tombstones.of(sent.key), group)
-        self.there = _dots_of(dict(sent.content.tombstones), group)
-
-
-def _dots_of(tombstones: Mapping[bytes | None, VersionVector], group: bytes | None) -> list[Dot]:
-    if not tombstones:
-        return []
-    return [
-        Dot(region, n) for name in {None, group} for region, n in tombstones.get(name, {}).items()
-    ]
+        names = {None, group}
+        self.here = [
+            Dot(region, n)
+            for name in names
+            for region, n in state.tombstones.dots_of(sent.key, name).items()
+        ]
+        self.there = [
+            Dot(region, n)
+            for name, dots in sent.content.tombstones
+            if name in names
+            for region, n in dots.items()
+        ]
 
 
 def _merge_values(

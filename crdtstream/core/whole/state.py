@@ -218,7 +218,7 @@ class State:
     def take_in(self, aside: "State") -> None:
         """Show keys that nothing was kept of here: streams, strings, registers and groups.
 
-        Cost: O(keys), some 0.5 µs each.
+        Cost: O(keys).
         """
         self.parts.take_in(aside.parts)
         self.keys.take_in(aside.keys)
